@@ -5,7 +5,8 @@ Life of a trial:
     planned --launch--> DONE | DIVERGED | TIMED_OUT        results: they count in the comparison
                     \\-> FAILED | LOST --retry--> ...       accidents: retried, then reported
 
-Scores are in the metric's own unit and direction; only `Comparison` is oriented (positive = better).
+Scores are in the metric's own unit and direction; only `Comparison` is oriented (positive =
+better).
 """
 
 from __future__ import annotations
@@ -76,9 +77,9 @@ class Scale(Enum):
 class Metric:
     """What arms are ranked on.
 
-    `delta` is the smallest difference worth acting on, `resolution` the step of the metric (1/N for an
-    accuracy over N examples), both in the metric's unit; `test_name` is the same quantity on the test split,
-    read once, for the headline.
+    `delta` is the smallest difference worth acting on, `resolution` the step of the metric (1/N
+    for an accuracy over N examples), both in the metric's unit; `test_name` is the same quantity
+    on the test split, read once, for the headline.
     """
 
     name: str
@@ -91,9 +92,12 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """One config key that may vary. `name` is ours (lr, weight_decay, ...), `key` the user's, dotted.
+    """One config key that may vary.
 
-    Empty `levels`: the planner's rule chooses them. `moves_with` lists other keys an arm may change along.
+    `name` is ours (lr, weight_decay, ...), `key` the user's, dotted.
+
+    Empty `levels`: the planner's rule chooses them. `moves_with` lists other keys an arm may
+    change along.
     """
 
     name: str
@@ -109,9 +113,9 @@ class Factor:
 class Training:
     """The user's program. `kind` is "call" or "script"; `target` is `module.function` or a file.
 
-    `config` is the baseline's config as YAML text, interpolations unresolved; `folder` is where exp.yaml lies
-    (absolute) and is put on the module search path; `code` is a fingerprint of the program's sources, `data` the
-    user's word for the data version.
+    `config` is the baseline's config as YAML text, interpolations unresolved; `folder` is where
+    exp.yaml lies (absolute) and is put on the module search path; `code` is a fingerprint of the
+    program's sources, `data` the user's word for the data version.
     """
 
     kind: str
@@ -125,7 +129,7 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What may be spent: `trial_minutes` per trial, `trials` over the campaign, `attempts` per trial."""
+    """What may be spent: minutes per trial, trials over the campaign, attempts per trial."""
 
     rounds: int
     trials: int
@@ -137,8 +141,9 @@ class Budget:
 class Protocol:
     """The statistics, fixed before the first trial (docs/statistics.md).
 
-    `alpha` is one-sided per direction, family-wise over the arms of an ablation; `max_ablations` is H of the
-    product rule; `seeds`, `confirm_seeds` and `headline_seeds` are numbers of seeds per arm.
+    `alpha` is one-sided per direction, family-wise over the arms of an ablation; `max_ablations`
+    is H of the product rule; `seeds`, `confirm_seeds` and `headline_seeds` are numbers of seeds
+    per arm.
     """
 
     alpha: float
@@ -159,8 +164,8 @@ class Protocol:
 class Campaign:
     """One question about one training program, as read from exp.yaml and frozen on disk.
 
-    `folder` is the campaign's own, absolute. `launcher_overrides` are `hydra.launcher.*` tokens, passed through.
-    `rules` names the rules to leave out.
+    `folder` is the campaign's own, absolute. `launcher_overrides` are `hydra.launcher.*` tokens,
+    passed through. `rules` names the rules to leave out.
     """
 
     name: str
@@ -182,7 +187,10 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Series:
-    """One quantity over the optimizer step. `steps` [n] ascending, `values` [n] may hold NaN and inf."""
+    """One quantity over the optimizer step.
+
+    `steps` [n] ascending, `values` [n] may hold NaN and inf.
+    """
 
     steps: Ints
     values: Floats
@@ -196,10 +204,11 @@ class Series:
 class Telemetry:
     """All series of one trial, aligned on the optimizer step, and its header of plain facts.
 
-    Names: `train/loss` (each step, as trained), `probe/...` (a fixed train subset, eval mode), `val/...`,
-    `test/...`, `lr` (group 0; others `lr/1`, ...), `grad_norm` (total, before clipping), `clip_coefficient`
-    (1 = not clipped), `max_norm`, and per layer `update_ratio/<layer>`, `param_norm/<layer>`, ...
-    Header keys used: `optimizer`, `steps`, `weight_layers` (comma-separated names of weight matrices).
+    Names: `train/loss` (each step, as trained), `probe/...` (a fixed train subset, eval mode),
+    `val/...`, `test/...`, `lr` (group 0; others `lr/1`, ...), `grad_norm` (total, before
+    clipping), `clip_coefficient` (1 = not clipped), `max_norm`, and per layer
+    `update_ratio/<layer>`, `param_norm/<layer>`, ... Header keys used: `optimizer`, `steps`,
+    `weight_layers` (comma-separated names of weight matrices).
     """
 
     series: Mapping[str, Series]
@@ -233,8 +242,8 @@ class Signal:
 class Finding:
     """A rule fired: what was seen, where, how strongly, what could mimic it. No advice.
 
-    `severity` in [0, 1]; `steps` first and last; `seeds_fired`/`seeds_seen` when several trials were read;
-    `consequences` are findings of other rules that this one explains.
+    `severity` in [0, 1]; `steps` first and last; `seeds_fired`/`seeds_seen` when several trials
+    were read; `consequences` are findings of other rules that this one explains.
     """
 
     rule: str
@@ -251,7 +260,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """Moving `factor` in `move` improves the metric *and* moves the mechanism `signal` in `signal_move`."""
+    """Moving `factor` by `move` improves the metric *and* moves `signal` by `signal_move`."""
 
     finding: str
     factor: str
@@ -262,15 +271,16 @@ class Hypothesis:
     signal_move: Move
 
 
-# --- the experiment ---------------------------------------------------------------------------------
+# --- the experiment -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One level of a factor as (key, value) overrides of the *original* config; sorted by key, no key twice.
+    """One level of a factor: (key, value) overrides of the *original* config, sorted by key.
 
-    After an adoption every arm, the baseline too, carries the adopted overrides. `config` is the resolved
-    config without seed as canonical JSON (`launch.resolve`), filled in when the plan is frozen.
+    After an adoption every arm, the baseline too, carries the adopted overrides. `config` is the
+    resolved config without seed as canonical JSON (`launch.resolve`), filled in when the plan is
+    frozen.
     """
 
     name: str
@@ -290,7 +300,7 @@ class Ablation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ablations of a round, with everything the verdicts depend on, fixed before the first trial."""
+    """The ablations of a round with all that verdicts depend on, fixed before the first trial."""
 
     round: int
     baseline: Arm
@@ -307,7 +317,8 @@ class Plan:
 class Trial:
     """One arm with one seed: one Hydra job, one process, one folder.
 
-    `identity` is the hash of resolved config, code, data and seed; `folder` is absolute and ends in the identity.
+    `identity` is the hash of resolved config, code, data and seed; `folder` is absolute and ends
+    in the identity.
     """
 
     identity: str
@@ -320,7 +331,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a trial ended. `metrics` holds the last value of each logged metric; `reason` says why it is not DONE."""
+    """How a trial ended.
+
+    `metrics` holds the last value of each logged metric; `reason` says why it is not DONE.
+    """
 
     identity: str
     status: Status
@@ -330,7 +344,7 @@ class Outcome:
     reason: str = ""
 
 
-# --- what came out --------------------------------------------------------------------------------------
+# --- what came out ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,8 +359,9 @@ class Interval:
 class Comparison:
     """One arm against the baseline over common seeds, oriented so that positive is better.
 
-    p-values are one-sided and adjusted for the family (step-down); `p_exact_*` are None where the exact test
-    cannot be run (incomplete rows, n > 12). NaN marks what is undefined at this n. Formulas: docs/statistics.md.
+    p-values are one-sided and adjusted for the family (step-down); `p_exact_*` are None where the
+    exact test cannot be run (incomplete rows, n > 12). NaN marks what is undefined at this n.
+    Formulas: docs/statistics.md.
     """
 
     arm: str
@@ -377,8 +392,8 @@ class Comparison:
 class Comparisons:
     """All arms of one ablation against its baseline, and what they share.
 
-    `nu` is the pooled residual's degrees of freedom (0: nothing pooled), `sigma` its standard deviation,
-    `seed_correlation` the intra-class correlation of runs that share a seed.
+    `nu` is the pooled residual's degrees of freedom (0: nothing pooled), `sigma` its standard
+    deviation, `seed_correlation` the intra-class correlation of runs that share a seed.
     """
 
     metric: Metric
@@ -417,7 +432,10 @@ class Support(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is said of one arm, why, and what to do next. `seeds_needed` is (N, N+) more seeds, or None."""
+    """What is said of one arm, why, and what to do next.
+
+    `seeds_needed` is (N, N+) more seeds, or None.
+    """
 
     arm: str
     call: Call
@@ -429,7 +447,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class AblationResult:
-    """One ablation, compared and judged. `mechanism` compares the predicted signal over the same trials."""
+    """One ablation, compared and judged.
+
+    `mechanism` compares the predicted signal over the same trials.
+    """
 
     ablation: str
     comparisons: Comparisons
@@ -442,7 +463,7 @@ class AblationResult:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """The screening winner against the baseline on fresh seeds; printed whether or not it passed."""
+    """The screening winner against the baseline on fresh seeds; told whether or not it passed."""
 
     ablation: str
     arm: Arm
@@ -455,7 +476,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """Final against original configuration on seeds used for nothing else; the only reading of the test split."""
+    """Final against original configuration on untouched seeds; the only look at the test split."""
 
     original: Arm
     final: Arm
@@ -481,7 +502,9 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A campaign as it stands: what `status`, `report`, `explain` and the tracker show. Built from the ledger.
+    """A campaign as it stands: what `status`, `report`, `explain` and the tracker show.
+
+    Built from the ledger.
 
     `ending` says in one sentence why the loop stopped; empty while it has not.
     """

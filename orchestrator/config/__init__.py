@@ -1,0 +1,166 @@
+"""exp.yaml and command-line tokens -> Campaign: the only room that knows the user's keys.
+
+Every mistake that can be found without running anything is found here, and all are told at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from orchestrator import nouns
+from orchestrator.config.checks import illegal_values, missing_values
+from orchestrator.config.compose import Tokens, composed, parse_tokens
+from orchestrator.config.schema import FactorConfig, field_names
+from orchestrator.errors import OrchestratorError, collect, nearest
+
+__all__ = ["Tokens", "parse_tokens", "read"]
+
+
+def read(
+    tokens: Tokens,
+    *,
+    complete: Callable[[nouns.Training], nouns.Training],
+) -> nouns.Campaign:
+    """The Campaign that exp.yaml and the overrides describe.
+
+    `complete` fills in what only the launcher can know: a script's own config and the fingerprint
+    of the code.
+    """
+    config = composed(tokens)
+    collect(missing_values(config))
+    folder = tokens.conf.parent
+    training = _training(config, folder)
+    campaign_folder = Path(config.folder).expanduser().resolve()
+    training = complete(training)
+    factors, mistakes = _factors(config, training)
+    metric = nouns.Metric(
+        name=config.metric.name,
+        direction=config.metric.direction,
+        unit=config.metric.unit,
+        delta=config.metric.delta,
+        resolution=config.metric.resolution,
+        test_name=config.metric.test,
+    )
+    protocol = nouns.Protocol(**{str(k): v for k, v in config.protocol.items()})
+    budget = nouns.Budget(**{str(k): v for k, v in config.budget.items()})
+    collect([*mistakes, *illegal_values(config)])
+    return nouns.Campaign(
+        name=config.name,
+        folder=str(campaign_folder),
+        training=training,
+        factors=factors,
+        metric=metric,
+        budget=budget,
+        protocol=protocol,
+        launcher=config.launcher,
+        launcher_overrides=tokens.launcher_overrides,
+        workers=config.workers or os.cpu_count() or 1,
+        tracking_uri=_absolute_uri(config.tracking_uri),
+        skip_rules=tuple(config.skip_rules),
+    )
+
+
+def _training(config: DictConfig, folder: Path) -> nouns.Training:
+    train = config.train
+    kind = "call" if train.call is not None else "script"
+    target = train[kind]
+    if kind == "script" and not (folder / target).is_file():
+        raise OrchestratorError(
+            f"train.script={target}: there is no such file in {folder}.",
+            nearest(target, [p.name for p in folder.glob("*.py")]),
+        )
+    if kind == "call" and "." not in target:
+        raise OrchestratorError(f"train.call={target}.", "write module.function, as in train.main")
+    if kind == "script":
+        target = str((folder / target).resolve())
+    return nouns.Training(
+        kind=kind,
+        target=target,
+        config=OmegaConf.to_yaml(train.config, resolve=False),
+        seed_key=train.seed_key,
+        folder=str(folder),
+        code="",
+        data=train.data,
+    )
+
+
+def _factors(
+    config: DictConfig, training: nouns.Training
+) -> tuple[tuple[nouns.Factor, ...], list[OrchestratorError]]:
+    tree = OmegaConf.create(training.config)
+    values = dict(_dotted(tree))
+    factors, mistakes = [], []
+    if not config.factors:
+        mistakes.append(
+            OrchestratorError(
+                "factors is empty.", "map one: factors: {lr: <your learning-rate key>}"
+            )
+        )
+    for name, given in config.factors.items():
+        try:
+            factors.append(_factor(str(name), given, values))
+        except OrchestratorError as error:
+            mistakes.append(error)
+    return tuple(factors), mistakes
+
+
+def _factor(name: str, given: Any, values: dict[str, Any]) -> nouns.Factor:
+    short = {"key": given} if isinstance(given, str) else given
+    try:
+        long = OmegaConf.merge(OmegaConf.structured(FactorConfig), short)
+        key = long.key
+    except (OmegaConfBaseException, ValueError, TypeError) as error:
+        text = str(error).splitlines()[0]
+        raise OrchestratorError(
+            f"factors.{name}={given}: {text}",
+            f"write {name}: <key>, or a mapping with {', '.join(field_names(FactorConfig))}",
+        ) from None
+    for wanted in (key, *long.moves_with):
+        if wanted not in values:
+            raise OrchestratorError(
+                f"factors.{name}: the training's config has no key {wanted}.",
+                nearest(wanted, values),
+            )
+    baseline = values[key]
+    if not isinstance(baseline, nouns.Scalar):
+        raise OrchestratorError(
+            f"factors.{name}: {key} holds {baseline!r}, which is no single value.", "map a leaf key"
+        )
+    levels = tuple(long.levels)
+    if baseline in levels:
+        raise OrchestratorError(
+            f"factors.{name}.levels={list(levels)} holds the baseline {baseline!r}.",
+            "leave it out: that arm changes nothing, and the baseline is always run",
+        )
+    return nouns.Factor(
+        name=name,
+        key=key,
+        baseline=baseline,
+        levels=levels,
+        scale=long.scale,
+        role=long.role,
+        moves_with=tuple(long.moves_with),
+    )
+
+
+def _dotted(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted leaf keys with their values, interpolations resolved within `tree` alone."""
+    for name in tree:
+        value = tree[name]
+        if isinstance(value, DictConfig):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _absolute_uri(uri: str | None) -> str | None:
+    """A sqlite file's URI with an absolute path, so that it means the same from any folder."""
+    if uri is None or not uri.startswith("sqlite:///"):
+        return uri
+    return f"sqlite:///{Path(uri.removeprefix('sqlite:///')).expanduser().resolve()}"

@@ -1,0 +1,57 @@
+"""Values that compose but mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from omegaconf import DictConfig, OmegaConf
+
+from orchestrator.errors import OrchestratorError
+
+N_MIN = 3  # fewer seeds never give a verdict (docs/statistics.md, edge cases)
+
+
+def missing_values(config: DictConfig) -> Iterator[OrchestratorError]:
+    """What a campaign cannot do without and the user has not said."""
+    for key in sorted(OmegaConf.missing_keys(config)):
+        yield OrchestratorError(f"{key} is missing.", f"add it to your campaign file: {key}: ...")
+    if (config.train.call is None) == (config.train.script is None):
+        yield OrchestratorError(
+            f"train.call={config.train.call!r} and train.script={config.train.script!r}.",
+            "give exactly one: call: module.function, or script: a Hydra app's file",
+        )
+
+
+def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
+    """Numbers of the right type that no campaign could be run with."""
+    protocol, budget, metric = config.protocol, config.budget, config.metric
+    for name in ("seeds", "confirm_seeds", "headline_seeds"):
+        if protocol[name] < N_MIN:
+            yield OrchestratorError(
+                f"protocol.{name}={protocol[name]}: fewer than {N_MIN} seeds never give a verdict.",
+                f"set protocol.{name} to {N_MIN} or more; 5 is the default for screening",
+            )
+    if not 0 < protocol.alpha < 0.5:
+        yield OrchestratorError(
+            f"protocol.alpha={protocol.alpha}.", "choose it in (0, 0.5), 0.05 say"
+        )
+    if metric.delta is not None and metric.delta <= 0:
+        yield OrchestratorError(
+            f"metric.delta={metric.delta}.", "give a positive difference, or none"
+        )
+    if metric.resolution < 0:
+        yield OrchestratorError(
+            f"metric.resolution={metric.resolution}.", "give 0 or a positive step"
+        )
+    positive = {f"budget.{k}": v for k, v in budget.items()}
+    positive |= {f"protocol.{k}": protocol[k] for k in ("max_ablations", "max_hypotheses")}
+    if config.workers is not None:
+        positive["workers"] = config.workers
+    for key, value in positive.items():
+        if value <= 0:
+            yield OrchestratorError(f"{key}={value}: nothing could be run.", f"set {key} above 0")
+    if 0 < budget.trials < protocol.seeds:
+        yield OrchestratorError(
+            f"budget.trials={budget.trials} does not pay for {protocol.seeds} baseline seeds.",
+            "raise budget.trials, or lower protocol.seeds",
+        )
