@@ -342,6 +342,7 @@ class Outcome:
     seconds: float
     attempts: int
     reason: str = ""
+    started: float = 0.0
 
 
 # --- what came out ------------------------------------------------------------------------------
@@ -386,6 +387,7 @@ class Comparison:
     worst_seed_difference: float
     flags: tuple[str, ...] = ()
     p_diverged: float = 1.0
+    sd: float = float("nan")
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,3 +523,20 @@ class Record:
         wanted = {t.seed: t for t in self.trials.values() if t.overrides == arm.overrides}
         found = [wanted[s] for s in seeds if s in wanted]
         return tuple((t, self.outcomes[t.identity]) for t in found if t.identity in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of the report, ready to be shown elsewhere: an ablation's, or the campaign's (`name` empty).
+
+    `summary` is Markdown that answers first; `rows` are cells under `columns` (both empty while there is no
+    result); `html` is self-contained; `figures` are PNG by file name.
+    """
+
+    name: str
+    title: str
+    summary: str
+    html: str
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    figures: Mapping[str, bytes] = field(default_factory=dict)
