@@ -41,7 +41,7 @@ def read(
     factors, mistakes = _factors(config, training)
     metric = nouns.Metric(
         name=config.metric.name,
-        direction=config.metric.direction,
+        direction=nouns.Direction(config.metric.direction.value),
         unit=config.metric.unit,
         delta=config.metric.delta,
         resolution=config.metric.resolution,
@@ -143,8 +143,8 @@ def _factor(name: str, given: Any, values: dict[str, Any]) -> nouns.Factor:
         key=key,
         baseline=baseline,
         levels=levels,
-        scale=long.scale,
-        role=long.role,
+        scale=nouns.Scale(long.scale.value),
+        role=nouns.Role(long.role.value),
         moves_with=tuple(long.moves_with),
     )
 

@@ -13,7 +13,9 @@ N_MIN = 3  # fewer seeds never give a verdict (docs/statistics.md, edge cases)
 
 def missing_values(config: DictConfig) -> Iterator[OrchestratorError]:
     """What a campaign cannot do without and the user has not said."""
-    for key in sorted(OmegaConf.missing_keys(config)):
+    # The training's own config is left out: its interpolations mean nothing from our root.
+    ours = OmegaConf.masked_copy(config, [str(k) for k in config if k != "train"])
+    for key in sorted(OmegaConf.missing_keys(ours)):
         yield OrchestratorError(f"{key} is missing.", f"add it to your campaign file: {key}: ...")
     if (config.train.call is None) == (config.train.script is None):
         yield OrchestratorError(

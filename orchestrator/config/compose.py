@@ -69,8 +69,8 @@ def _campaign_file(text: str) -> Path:
 
 def conf_folder() -> Path:
     """Where the config groups lie: inside the installed package, or beside it in a clone."""
-    inside = Path(__file__).parent / "conf"
-    return inside if inside.is_dir() else Path(__file__).parent.parent / "conf"
+    package = Path(__file__).parent.parent
+    return package / "conf" if (package / "conf").is_dir() else package.parent / "conf"
 
 
 def composed(tokens: Tokens) -> DictConfig:

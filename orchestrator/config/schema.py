@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from omegaconf import MISSING
 
-from orchestrator import nouns
+# OmegaConf reads an Enum by its members' names, and a user writes `min`, not `MIN`.
+Direction = Enum("Direction", {"min": "min", "max": "max"})
+Scale = Enum("Scale", {"log": "log", "linear": "linear"})
+Role = Enum("Role", {"scientific": "scientific", "nuisance": "nuisance", "fixed": "fixed"})
 
 
 @dataclass
@@ -28,8 +32,8 @@ class FactorConfig:
 
     key: str = MISSING
     levels: list[Any] = field(default_factory=list)
-    scale: nouns.Scale = nouns.Scale.LINEAR
-    role: nouns.Role = nouns.Role.SCIENTIFIC
+    scale: Scale = Scale.linear
+    role: Role = Role.scientific
     moves_with: list[str] = field(default_factory=list)
 
 
@@ -38,7 +42,7 @@ class MetricConfig:
     """What arms are ranked on; see nouns.Metric. `test` is the metric's name on the test split."""
 
     name: str = MISSING
-    direction: nouns.Direction = MISSING
+    direction: Direction = MISSING
     unit: str = ""
     delta: float | None = None
     resolution: float = 0.0
