@@ -334,6 +334,7 @@ class Outcome:
     """How a trial ended.
 
     `metrics` holds the last value of each logged metric; `reason` says why it is not DONE.
+    `started` is the unix time at which the last attempt began, 0 where nobody knows.
     """
 
     identity: str
@@ -363,6 +364,7 @@ class Comparison:
     p-values are one-sided and adjusted for the family (step-down); `p_exact_*` are None where the
     exact test cannot be run (incomplete rows, n > 12). NaN marks what is undefined at this n.
     Formulas: docs/statistics.md.
+    `mean` and `sd` are of the arm's own finite runs, in the metric's own direction.
     """
 
     arm: str
@@ -527,10 +529,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of the report, ready to be shown elsewhere: an ablation's, or the campaign's (`name` empty).
+    """One page of the report, ready to be shown elsewhere.
 
-    `summary` is Markdown that answers first; `rows` are cells under `columns` (both empty while there is no
-    result); `html` is self-contained; `figures` are PNG by file name.
+    `name` is an ablation's, or empty for the campaign's. `summary` is Markdown that answers first; `rows`
+    are cells under `columns` (both empty while there is no result); `html` is self-contained; `figures`
+    are PNG by file name.
     """
 
     name: str
