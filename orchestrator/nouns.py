@@ -532,7 +532,7 @@ class Page:
     """One page of the report, ready to be shown elsewhere.
 
     `name` is an ablation's, or empty for the campaign's. `summary` is Markdown that answers first;
-    `rows` are cells under `columns` (both empty while there is no result); `html` is self-contained;
+    `rows` are cells under `columns` (both empty while there is no result); `html` stands alone;
     `figures` are PNG by file name.
     """
 
