@@ -21,6 +21,9 @@ import numpy.typing as npt
 Scalar = str | int | float | bool | None
 """A value a config key can hold and an arm can set."""
 
+Overrides = tuple[tuple[str, Scalar], ...]
+"""What an arm changes: (dotted key, value) pairs, sorted by key, no key twice."""
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -284,7 +287,7 @@ class Arm:
     """
 
     name: str
-    overrides: tuple[tuple[str, Scalar], ...] = ()
+    overrides: Overrides = ()
     config: str = ""
 
 
@@ -324,7 +327,7 @@ class Trial:
     identity: str
     arm: str
     seed: int
-    overrides: tuple[tuple[str, Scalar], ...]
+    overrides: Overrides
     config: str
     folder: str
 
