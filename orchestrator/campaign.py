@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 import statistics
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from orchestrator import compare, decide, diagnose, launch, plan, report, telemetry, track
 from orchestrator.errors import OrchestratorError, nearest
-from orchestrator.ledger import Ledger
+from orchestrator.ledger import FILE, Ledger
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
@@ -34,7 +35,17 @@ from orchestrator.nouns import (
     Telemetry,
     Trial,
 )
-from orchestrator.record import ACCIDENT, ENDING, HEADLINE, OUTCOME, TRIAL, assemble, opened, step
+from orchestrator.record import (
+    ACCIDENT,
+    ENDING,
+    HEADLINE,
+    OUTCOME,
+    TRIAL,
+    assemble,
+    load,
+    opened,
+    step,
+)
 
 N_MIN = 3  # baseline seeds below which nothing can be compared (docs/statistics.md)
 
@@ -46,6 +57,17 @@ def run(campaign: Campaign, display: report.Display) -> Record:
         return _Loop(campaign, ledger, display).run()
     finally:
         ledger.close()
+
+
+def preview(campaign: Campaign, display: report.Display) -> None:
+    """Show what would be launched: the plan of the round under way, or what could come of none yet."""
+    folder = Path(campaign.folder)
+    rounds = load(folder).rounds if (folder / FILE).exists() else ()
+    resolve = partial(launch.resolve, campaign.training)
+    planned = next((r.plan for r in reversed(rounds) if r.plan), None)
+    if planned is None:
+        planned = plan.freeze(plan.foresee(campaign), campaign.training, resolve)
+    display.plan(planned, plan.cost(planned, campaign, None))
 
 
 def read_telemetry(trial: Trial) -> Telemetry | None:

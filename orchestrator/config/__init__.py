@@ -19,7 +19,7 @@ from orchestrator.config.compose import Tokens, composed, parse_tokens
 from orchestrator.config.schema import FactorConfig, field_names
 from orchestrator.errors import OrchestratorError, collect, nearest
 
-__all__ = ["Tokens", "parse_tokens", "read"]
+__all__ = ["Tokens", "folder_of", "parse_tokens", "read"]
 
 
 def read(
@@ -36,7 +36,6 @@ def read(
     collect(missing_values(config))
     folder = tokens.conf.parent
     training = _training(config, folder)
-    campaign_folder = Path(config.folder).expanduser().resolve()
     training = complete(training)
     factors, mistakes = _factors(config, training)
     metric = nouns.Metric(
@@ -52,7 +51,7 @@ def read(
     collect([*mistakes, *illegal_values(config)])
     return nouns.Campaign(
         name=config.name,
-        folder=str(campaign_folder),
+        folder=str(Path(config.folder).expanduser().resolve()),
         training=training,
         factors=factors,
         metric=metric,
@@ -64,6 +63,11 @@ def read(
         tracking_uri=_absolute_uri(config.tracking_uri),
         skip_rules=tuple(config.skip_rules),
     )
+
+
+def folder_of(tokens: Tokens) -> Path:
+    """The folder of the campaign that `tokens` describe, whether or not it was run."""
+    return Path(composed(tokens).folder).expanduser().resolve()
 
 
 def _training(config: DictConfig, folder: Path) -> nouns.Training:

@@ -1,0 +1,162 @@
+"""The verbs. Nothing heavy is imported before a verb runs, so that `--help` is instant."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.errors import OrchestratorError
+
+if TYPE_CHECKING:
+    from orchestrator.nouns import Campaign, Record, Training
+
+DONE, OURS, USER, INTERRUPTED = 0, 1, 2, 130  # exit codes
+
+EPILOG = """
+tokens:
+  conf=PATH                 the campaign file, anywhere on disk
+  key=value                 override any key of it:  protocol.seeds=7  train.config.epochs=3
+  budget=smoke              choose a config group:   budget=standard|smoke  protocol=standard|quick
+  hydra/launcher=NAME       where trials run:        isolated (default), basic, joblib, ...
+  hydra.launcher.KEY=VALUE  that launcher's own settings
+
+exit codes: 0 done, 1 a fault of ours, 2 your input is wrong, 130 interrupted (the same command resumes)
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb and return the exit code; user errors are told without a traceback."""
+    arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        verb: Callable[[argparse.Namespace], None] = arguments.verb
+        verb(arguments)
+    except OrchestratorError as error:
+        print(error, file=sys.stderr)
+        return USER
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader went away, as `| head` does
+    return DONE
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m orchestrator",
+        description="Controlled-experiment tuning for PyTorch training.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    for name, verb, summary in (
+        ("run", run, "the whole loop; the same command again resumes it"),
+        ("plan", plan, "what would be launched, each arm's diff, trials, cost; launches nothing"),
+        ("status", status, "where a campaign stands"),
+        ("report", report, "write the report again, and feed MLflow"),
+        ("explain", explain, "why a verdict is what it is: explain conf=... NAME"),
+    ):
+        sub = verbs.add_parser(
+            name,
+            help=summary,
+            description=summary,
+            epilog=EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        sub.add_argument("tokens", nargs="+", metavar="TOKEN", help="conf=exp.yaml [key=value ...]")
+        sub.set_defaults(verb=verb)
+    return parser
+
+
+# --- verbs ------------------------------------------------------------------------------------
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """`run conf=exp.yaml`: the whole loop."""
+    campaign = _campaign(arguments.tokens)
+    from orchestrator import campaign as loop
+    from orchestrator.report import Display
+
+    with Display() as display:
+        loop.run(campaign, display)
+
+
+def plan(arguments: argparse.Namespace) -> None:
+    """`plan conf=exp.yaml`: what would be launched."""
+    campaign = _campaign(arguments.tokens)
+    from orchestrator import campaign as loop
+    from orchestrator.report import Display
+
+    with Display() as display:
+        loop.preview(campaign, display)
+
+
+def status(arguments: argparse.Namespace) -> None:
+    """`status conf=exp.yaml` or `status FOLDER`: where a campaign stands."""
+    from orchestrator.report import show_status
+
+    record, _ = _record(arguments.tokens)
+    show_status(record)
+
+
+def report(arguments: argparse.Namespace) -> None:
+    """`report conf=exp.yaml` or `report FOLDER`: the report and MLflow, made again from the record."""
+    from orchestrator import campaign as loop
+
+    record, _ = _record(arguments.tokens)
+    written, url = loop.publish(record)
+    print(f"report: {written.html}")
+    if url:
+        print(f"MLflow: {url}")
+
+
+def explain(arguments: argparse.Namespace) -> None:
+    """`explain conf=exp.yaml NAME`: a verdict in plain words, every number named."""
+    from orchestrator.report import show_explanation
+
+    record, names = _record(arguments.tokens)
+    show_explanation(record, " ".join(names))
+
+
+# --- input ------------------------------------------------------------------------------------
+
+
+def _campaign(tokens: Sequence[str]) -> Campaign:
+    from orchestrator import config
+
+    return config.read(config.parse_tokens(tokens), complete=_complete)
+
+
+def _complete(training: Training) -> Training:
+    """What only the launcher can know of a program: a script's own config, and its sources."""
+    import dataclasses
+
+    from orchestrator import launch
+
+    return dataclasses.replace(
+        training,
+        config=launch.baseline_config(training),
+        code=launch.fingerprint(training),
+    )
+
+
+def _record(tokens: Sequence[str]) -> tuple[Record, list[str]]:
+    """The record of the campaign that `tokens` name, by conf= or by folder, and the other tokens."""
+    from orchestrator.record import load
+
+    if not tokens[0].startswith("conf="):
+        return load(Path(tokens[0])), list(tokens[1:])
+    from orchestrator import config
+
+    ours = [t for t in tokens if t.startswith(("conf=", "folder=", "runs=", "name="))]
+    names = [t for t in tokens if t not in ours]
+    return load(config.folder_of(config.parse_tokens(ours))), names
