@@ -60,7 +60,7 @@ def run(campaign: Campaign, display: report.Display) -> Record:
 
 
 def preview(campaign: Campaign, display: report.Display) -> None:
-    """Show what would be launched: the plan of the round under way, or what could come of none yet."""
+    """Show what would be launched: the plan of the round under way, or what may come first."""
     folder = Path(campaign.folder)
     rounds = load(folder).rounds if (folder / FILE).exists() else ()
     resolve = partial(launch.resolve, campaign.training)

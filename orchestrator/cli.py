@@ -24,7 +24,8 @@ tokens:
   hydra/launcher=NAME       where trials run:        isolated (default), basic, joblib, ...
   hydra.launcher.KEY=VALUE  that launcher's own settings
 
-exit codes: 0 done, 1 a fault of ours, 2 your input is wrong, 130 interrupted (the same command resumes)
+exit codes: 0 done, 1 a fault of ours, 2 your input is wrong,
+            130 interrupted (the same command resumes)
 """
 
 
@@ -109,7 +110,7 @@ def status(arguments: argparse.Namespace) -> None:
 
 
 def report(arguments: argparse.Namespace) -> None:
-    """`report conf=exp.yaml` or `report FOLDER`: the report and MLflow, made again from the record."""
+    """`report conf=exp.yaml` or `report FOLDER`: report and MLflow, made again from the record."""
     from orchestrator import campaign as loop
 
     record, _ = _record(arguments.tokens)
@@ -150,7 +151,7 @@ def _complete(training: Training) -> Training:
 
 
 def _record(tokens: Sequence[str]) -> tuple[Record, list[str]]:
-    """The record of the campaign that `tokens` name, by conf= or by folder, and the other tokens."""
+    """The record that `tokens` name, by conf= or by folder, and the tokens left over."""
     from orchestrator.record import load
 
     if not tokens[0].startswith("conf="):

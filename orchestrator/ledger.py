@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import fcntl
+import io
 import json
 import math
 import os
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from orchestrator.errors import OrchestratorError
 
@@ -76,13 +77,19 @@ class Ledger:
     def __init__(self, folder: Path, *, writable: bool = True) -> None:
         self.path = folder / FILE
         self._steps: dict[str, object] = {}
+        self._file: BinaryIO = io.BytesIO()
         if writable:
             folder.mkdir(parents=True, exist_ok=True)
             self._file = self.path.open("a+b")
-            self._lock()
-            self._drop_torn_line()
-        for entry in read_lines(self.path):
-            self._steps[str(entry["step"])] = entry["value"]
+        try:
+            if writable:
+                self._lock()
+                self._drop_torn_line()
+            for entry in read_lines(self.path):
+                self._steps[str(entry["step"])] = entry["value"]
+        except BaseException:
+            self.close()
+            raise
 
     def _lock(self) -> None:
         try:
