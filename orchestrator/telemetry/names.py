@@ -1,0 +1,48 @@
+"""How series are called, and in which unit they are."""
+
+from __future__ import annotations
+
+import re
+
+_SPLITS = {
+    "train": "train",
+    "training": "train",
+    "val": "val",
+    "valid": "val",
+    "validation": "val",
+    "eval": "val",
+    "test": "test",
+    "probe": "probe",
+}
+_SPLIT_FIRST = re.compile(rf"({'|'.join(_SPLITS)})[_./](.+)", re.DOTALL)
+
+_UNITS = {
+    "grad_norm": "loss",
+    "max_norm": "loss",
+    "clip_coefficient": "1",
+    "lr": "1",
+    "param_norm": "1",
+    "update_ratio": "1",
+    "step_seconds": "s",
+}
+
+
+def canonical(name: str) -> str:
+    """The one name of a metric: the split it was measured on, a slash, the rest.
+
+    `train_loss`, `train.loss` and `train/loss` are `train/loss`; `eval_loss` and `valid/loss` are
+    `val/loss`. A name that does not begin with a split stays as it is.
+    """
+    match = _SPLIT_FIRST.fullmatch(name)
+    return f"{_SPLITS[match[1]]}/{match[2]}" if match else name
+
+
+def unit(name: str) -> str:
+    """Unit of a series: "1" is dimensionless, "" unknown, for a metric of the user's.
+
+    Norms of gradients are in the loss's unit, for parameters have none.
+    """
+    first, _, last = name.partition("/")
+    if last == "loss" and first in _SPLITS.values():
+        return "loss"
+    return _UNITS.get(first, "")

@@ -1,0 +1,192 @@
+"""Reads a store (layout.py) into a `Telemetry`, as far as it is whole."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.nouns import Floats, Ints, Scalar, Series, Telemetry
+from orchestrator.telemetry import layout
+from orchestrator.telemetry.names import unit
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Piece = tuple[str, Ints, Floats]
+"""A series' name with some of its points, in the order in which they were written."""
+
+
+def read(folder: Path) -> Telemetry:
+    """What a trial recorded, as far as it was written completely.
+
+    `folder` is the trial's or its `telemetry`. A resumed trial's older points from where it resumed
+    on are dropped; of several points at one step the last written stands. What a user logged under
+    a name that is recorded anyway (`lr`) is called `logged/<name>`. The header's `steps` is filled
+    in if the process died before it could write it.
+    """
+    store = _store(folder)
+    generations = _generations(store)
+    if not generations and not (store / layout.HEADER).exists():
+        raise OrchestratorError(
+            f"no telemetry in {folder}", "give the folder of a trial that called orchestrator.watch"
+        )
+    resumed = _resumed_at(generations)
+    recorded = _collect(generations, resumed, (layout.STEPS, layout.LAYERS))
+    logged = _collect(generations, resumed, (layout.LOGGED,))
+    series = dict(recorded)
+    for name, points in logged.items():
+        series[f"logged/{name}" if name in recorded else name] = points
+    header = _header(store)
+    if "steps" not in header and "step_seconds" in recorded:
+        header["steps"] = int(recorded["step_seconds"].steps[-1]) + 1
+    return Telemetry(series, header)
+
+
+def read_metrics(folder: Path) -> dict[str, float]:
+    """Last value of each series the user logged, under its logged name; empty if none was."""
+    store = _store(folder)
+    if not store.is_dir():
+        return {}
+    generations = _generations(store)
+    logged = _collect(generations, _resumed_at(generations), (layout.LOGGED,))
+    return {name: float(series.values[-1]) for name, series in logged.items()}
+
+
+def _store(folder: Path) -> Path:
+    inner = folder / layout.FOLDER
+    return inner if inner.is_dir() else folder
+
+
+def _header(store: Path) -> dict[str, Scalar]:
+    try:
+        facts = json.loads((store / layout.HEADER).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # the disk was full when it was to be written
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _generations(store: Path) -> dict[int, list[layout.StoreFile]]:
+    found: dict[int, list[layout.StoreFile]] = {}
+    if store.is_dir():
+        for file in layout.files(store):
+            found.setdefault(file.generation, []).append(file)
+    return found
+
+
+def _resumed_at(generations: dict[int, list[layout.StoreFile]]) -> dict[int, float]:
+    """For each generation, the first step of any later one: from there on it is overwritten.
+
+    Only optimizer steps say where a process began; what a user logged may be numbered in epochs.
+    """
+    if len(generations) < 2:
+        return dict.fromkeys(generations, np.inf)
+    limits = {}
+    limit = np.inf
+    for generation in sorted(generations, reverse=True):
+        limits[generation] = limit
+        for file in generations[generation]:
+            first = next(_batches(file.path), None) if file.kind == layout.STEPS else None
+            if first is not None and len(first):
+                limit = min(limit, first.column(0)[0].as_py())
+    return limits
+
+
+def _collect(
+    generations: dict[int, list[layout.StoreFile]],
+    resumed: dict[int, float],
+    kinds: tuple[str, ...],
+) -> dict[str, Series]:
+    pieces: dict[str, list[tuple[Ints, Floats]]] = {}
+    for generation in sorted(generations):
+        limit = resumed[generation]
+        for file in generations[generation]:
+            if file.kind not in kinds:
+                continue
+            for name, steps, values in _PIECES[file.kind](file.path):
+                keep = steps < limit
+                if keep.any():
+                    pieces.setdefault(name, []).append((steps[keep], values[keep]))
+    return {name: _series(name, parts) for name, parts in pieces.items()}
+
+
+def _series(name: str, parts: Iterable[tuple[Ints, Floats]]) -> Series:
+    steps, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    if not (np.diff(steps) > 0).all():
+        order = np.argsort(steps, kind="stable")
+        steps, values = steps[order], values[order]
+        last = np.append(np.diff(steps) > 0, True)
+        steps, values = steps[last], values[last]
+    return Series(steps, values, unit(name))
+
+
+def _steps_pieces(path: Path) -> Iterator[Piece]:
+    table = _table(path)
+    if table is not None:
+        steps = table.column("step").to_numpy()
+        for name in table.column_names[1:]:
+            values, is_recorded = _floats(table.column(name).combine_chunks())
+            yield name, steps[is_recorded], values[is_recorded]
+
+
+def _layers_pieces(path: Path) -> Iterator[Piece]:
+    table = _table(path)
+    if table is not None:
+        steps = table.column("step").to_numpy()
+        layers = layout.decode_layers(table.schema.metadata)
+        for quantity in table.column_names[1:]:
+            flat = table.column(quantity).combine_chunks().flatten()
+            values, is_recorded = (a.reshape(len(steps), len(layers)).T for a in _floats(flat))
+            for layer, row, seen in zip(layers, values, is_recorded, strict=True):
+                yield f"{quantity}/{layer}", steps[seen], row[seen]
+
+
+def _logged_pieces(path: Path) -> Iterator[Piece]:
+    table = _table(path)
+    if table is not None:
+        steps, values = table.column("step").to_numpy(), table.column("value").to_numpy()
+        names = table.column("name").combine_chunks().dictionary_encode()
+        codes = names.indices.to_numpy()
+        order = np.argsort(codes, kind="stable")
+        bounds = np.searchsorted(codes[order], np.arange(len(names.dictionary) + 1))
+        for code, name in enumerate(names.dictionary.to_pylist()):
+            rows = order[bounds[code] : bounds[code + 1]]
+            yield name, steps[rows], values[rows]
+
+
+_PIECES = {
+    layout.STEPS: _steps_pieces,
+    layout.LAYERS: _layers_pieces,
+    layout.LOGGED: _logged_pieces,
+}
+
+
+def _floats(array: pa.Array) -> tuple[Floats, np.ndarray[tuple[int, ...], np.dtype[np.bool_]]]:
+    """Values [n] as float64 and which of them were recorded [n]."""
+    values = array.to_numpy(zero_copy_only=False).astype(np.float64)
+    if array.null_count == 0:
+        return values, np.ones(len(values), dtype=np.bool_)
+    return values, array.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _table(path: Path) -> pa.Table | None:
+    import pyarrow as pa
+
+    batches = list(_batches(path))
+    return pa.Table.from_batches(batches) if batches else None
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    """The file's complete chunks; what follows was cut off by a kill or a full disk."""
+    import pyarrow as pa
+
+    try:
+        with pa.memory_map(str(path)) as source, pa.ipc.open_stream(source) as stream:
+            while True:
+                yield stream.read_next_batch()
+    except (StopIteration, pa.ArrowInvalid, OSError):
+        return
