@@ -1,0 +1,91 @@
+"""Verdicts on arms, what is confirmed, and what holds up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from orchestrator.decide import rules, words
+from orchestrator.nouns import AblationResult, Call, Comparison, Comparisons, Verdict
+from orchestrator.stats import forecast
+
+
+def judge(comparisons: Comparisons, *, alpha_screen: float | None = None) -> tuple[Verdict, ...]:
+    """One verdict per arm; in a campaign, `alpha_screen` says who may be confirmed."""
+    return tuple(_verdict(c, comparisons, alpha_screen) for c in comparisons.arms)
+
+
+def _verdict(c: Comparison, of: Comparisons, alpha_screen: float | None) -> Verdict:
+    call = rules.call(c, of)
+    barred = call in (Call.WORSE, Call.UNSTABLE, Call.FAILED) or c.n_pairs < forecast.FEWEST_SEEDS
+    is_candidate = (
+        alpha_screen is not None and not barred and rules.deciding_p(c)[0] <= alpha_screen
+    )
+    seeds = None
+    if call is Call.INCONCLUSIVE:
+        low, high = rules.seeds_needed(c, of)
+        seeds = (low - c.n_pairs, high - c.n_pairs)
+    return Verdict(
+        arm=c.arm,
+        call=call,
+        reason=words.reason(call, c, of),
+        next_act=words.next_act(
+            call,
+            c,
+            of,
+            seeds=seeds,
+            is_candidate=is_candidate,
+            in_campaign=alpha_screen is not None,
+        ),
+        seeds_needed=seeds,
+        is_candidate=is_candidate,
+    )
+
+
+def ranking(comparisons: Comparisons, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
+    """Arms and the baseline, best first, by mean difference on common seeds.
+
+    Unstable and failed arms come last, whatever their surviving seeds say.
+    """
+    last = {v.arm for v in verdicts if v.call in (Call.UNSTABLE, Call.FAILED)}
+    places = [(False, 0.0, comparisons.baseline)]
+    for c in comparisons.arms:
+        unknown = math.isnan(c.mean_difference)
+        places.append(
+            (c.arm in last or unknown, math.inf if unknown else -c.mean_difference, c.arm)
+        )
+    return tuple(name for _, _, name in sorted(places, key=lambda place: place[:2]))
+
+
+def candidate(results: Sequence[AblationResult]) -> tuple[str, str] | None:
+    """(ablation, arm) with the largest mean difference of all candidates; only it is confirmed."""
+    found = [
+        (c.mean_difference, result.ablation, c.arm)
+        for result in results
+        for c, verdict in zip(result.comparisons.arms, result.verdicts, strict=True)
+        if verdict.is_candidate
+    ]
+    if not found:
+        return None
+    _, ablation, arm = max(found, key=lambda place: place[0])
+    return ablation, arm
+
+
+def confirmed(comparisons: Comparisons) -> tuple[bool, str]:
+    """Whether the one arm holds up on fresh seeds alone, and why: one-sided, at alpha, own variance.
+
+    Both stages use different seeds, so a false adoption needs two accidents in a row.
+    """
+    (c,) = comparisons.arms
+    numbers = words.numbers(c, comparisons)
+    if rules.diverges_more(c):
+        return False, (
+            f"it diverged on {c.n_only_arm_diverged} fresh seeds where the baseline did not "
+            f"(the reverse: {c.n_only_baseline_diverged}); {numbers}"
+        )
+    if c.n_pairs < forecast.FEWEST_SEEDS:
+        return False, f"{c.n_pairs} fresh seed pairs are too few for any claim; {numbers}"
+    p = rules.deciding_p(c)[0]
+    held = p <= comparisons.alpha
+    word = "confirmed" if held else "not confirmed"
+    return held, f"{word} on fresh seeds ({words.p_is(p)}, level {comparisons.alpha:g}); {numbers}"

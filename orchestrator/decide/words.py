@@ -1,0 +1,131 @@
+"""Reasons and next acts in words. None ends in a full stop: they go into other sentences."""
+
+from __future__ import annotations
+
+import math
+
+from orchestrator.decide import rules
+from orchestrator.nouns import Call, Comparison, Comparisons, Hypothesis, Move
+from orchestrator.stats import flags, forecast
+
+
+def p_is(p: float) -> str:
+    """The p-value to two digits, as far as anyone should read it."""
+    return "p < 0.0001" if p < 1e-4 else f"p = {p:.2g}"
+
+
+def _amount(value: float, of: Comparisons) -> str:
+    return f"{value:+.4g} {of.metric.unit}".rstrip()
+
+
+def numbers(c: Comparison, of: Comparisons) -> str:
+    """Effect with unit, interval and n."""
+    if c.n_pairs == 0:
+        return f"{of.metric.name} has no common seed with a number in both arms"
+    interval = (
+        f"simultaneous {100 * (1 - 2 * of.alpha):.4g} % interval "
+        f"{_amount(c.interval.low, of)} to {_amount(c.interval.high, of)}"
+        if math.isfinite(c.interval.low)
+        else "no interval at this n"
+    )
+    return (
+        f"{of.metric.name} differs by {_amount(c.mean_difference, of)} "
+        f"(positive is better; {interval}; n = {c.n_pairs} seed pairs)"
+    )
+
+
+def _method(c: Comparison, of: Comparisons) -> str:
+    if rules.decided_exactly(c):
+        return "exact sign-flip test"
+    if c.pooled or of.k == 1:
+        return of.method
+    return "paired t test on its own variance, Bonferroni"
+
+
+def reason(call: Call, c: Comparison, of: Comparisons) -> str:
+    """One sentence: effect, interval, n, p, method, and what else bears on the call."""
+    better, worse = (p_is(p) for p in rules.deciding_p(c))
+    told = [f"{better} for better, {worse} for worse"]
+    if call is Call.BETTER:
+        told = [better]
+    elif call is Call.WORSE:
+        told = [f"{worse} for worse"]
+    elif call is Call.EQUIVALENT:
+        told = [] if c.p_equivalent is None else [f"{p_is(c.p_equivalent)} for beyond delta"]
+    if c.n_pairs < forecast.FEWEST_SEEDS:
+        told = [f"a claim needs {forecast.FEWEST_SEEDS} seed pairs"]
+    elif told:
+        family = f", adjusted for {of.k} arms" if of.k > 1 else ""
+        told = [f"{told[0]} ({_method(c, of)}{family})"]
+    if c.n_only_arm_diverged + c.n_only_baseline_diverged:
+        told.append(
+            f"diverged where the other did not on {c.n_only_arm_diverged} seeds (baseline "
+            f"{c.n_only_baseline_diverged}; sign test {p_is(c.p_diverged)})"
+        )
+    told += [text for flag, text in _FLAG_WORDS.items() if flag in c.flags]
+    return "; ".join([numbers(c, of), *told])
+
+
+_FLAG_WORDS = {
+    flags.IDENTICAL: "identical to the baseline on every seed: is the factor wired up?",
+    flags.ZERO_VARIANCE: "the differences do not vary",
+    flags.COARSE: "the metric's step is as large as the spread",
+    flags.FRAGILE: "fragile: the exact sign-flip test does not agree",
+    flags.NEGLIGIBLE: "smaller than delta",
+    flags.VARIANCE_OUTLIER: "its spread is far from the other arms'",
+    flags.BASELINE_MISSING: "some seeds are unusable: the baseline has no result on them",
+}
+
+
+def next_act(
+    call: Call,
+    c: Comparison,
+    of: Comparisons,
+    *,
+    seeds: tuple[int, int] | None,
+    is_candidate: bool,
+    in_campaign: bool,
+) -> str:
+    """What to do now; `seeds` is how many more the forecast asks for."""
+    if flags.IDENTICAL in c.flags and call is Call.EQUIVALENT:
+        return "check that the factor's key reaches the training code"
+    if is_candidate:
+        return "candidate, unconfirmed: confirm on fresh seeds if no other gains more"
+    if seeds is not None:
+        return _more_seeds(c, of, seeds)
+    if call is Call.BETTER and in_campaign:
+        return "no candidate: it misses the level of this campaign's screening"
+    return {
+        Call.BETTER: "adopt it if the gain is worth its cost; fresh seeds give an unbiased gain",
+        Call.WORSE: "leave it out",
+        Call.EQUIVALENT: "choose by cost or simplicity",
+        Call.UNSTABLE: "find out why those seeds diverge; it cannot be called better until then",
+        Call.FAILED: "read the diverged trials' output before trying it again",
+    }[call]
+
+
+def _more_seeds(c: Comparison, of: Comparisons, seeds: tuple[int, int]) -> str:
+    """The forecast, and what it rests on: a delta, or (optimistic) the observed difference."""
+    low, high = seeds
+    first = "run the missing baseline seeds, then " if flags.BASELINE_MISSING in c.flags else ""
+    if low + c.n_pairs >= forecast.MOST_SEEDS:
+        return f"{first}no affordable number of seeds would tell this difference from none"
+    if low == high:
+        return f"{first}run {low} more seeds: fewer cannot decide"
+    end = f"{high}" if high + c.n_pairs < forecast.MOST_SEEDS else f"{forecast.MOST_SEEDS} or more"
+    if of.metric.delta is None:
+        return (
+            f"{first}run about {low} to {end} more seeds to find this very difference again "
+            "(optimistic); a delta, the smallest difference worth acting on, would allow equivalent"
+        )
+    return f"{first}run about {low} to {end} more seeds: the interval must then decide"
+
+
+def mechanism(c: Comparison, of: Comparisons, hypothesis: Hypothesis) -> str:
+    """By how much the signal moved, in its own direction, and with which p."""
+    as_predicted, against = (p_is(p) for p in rules.deciding_p(c))
+    sign = -1.0 if hypothesis.signal_move is Move.DOWN else 1.0
+    return (
+        f"{hypothesis.signal} by {_amount(sign * c.mean_difference, of)} (predicted: "
+        f"{hypothesis.signal_move.value}; {as_predicted}, against it {against}; n = {c.n_pairs})"
+    )

@@ -1,0 +1,134 @@
+"""Guarded block Dunnett: arms against one baseline, one pooled error, step-down, guarded variances.
+
+For one arm it is the one-sided paired t test. Protocol, error rates and power: docs/statistics.md.
+`values` and `diverged` are shaped and oriented as in `blocks`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from orchestrator.nouns import Floats, Ints
+from orchestrator.stats import dunnett
+from orchestrator.stats.blocks import Bools, Pool, moments, noise_floor, paired_differences, pool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Look:
+    """What the data say at one look, per arm [arms], before any level is set.
+
+    `se` is of the mean difference: 0 if the variance is, NaN below two pairs. `coarse` marks arms
+    whose metric moves in steps of at least one standard deviation of a difference. `k` is the
+    family size.
+    """
+
+    n_pairs: Ints
+    mean_difference: Floats
+    variance: Floats
+    se: Floats
+    coarse: Bools
+    pool: Pool
+    k: int
+
+
+def look(values: Floats, diverged: Bools, *, k: int, resolution: float) -> Look:
+    """Pool the residual variance and guard it for each arm.
+
+    v_j = max(2 sigma^2, s_j^2, mean s_i^2 over the pool, q^2/6) in the pool, max(s_j^2, q^2/6)
+    outside; the second and third guard against an arm, or a baseline, that is noisier than the
+    rest, the last against a metric with step q (2 x the variance q^2/12 of rounding).
+    """
+    differences = paired_differences(values)
+    n, mean, own = moments(differences)
+    shared = pool(values, diverged, k=k)
+    inside = shared.members
+    step = resolution**2 / 6
+    variance = np.maximum(own, step)
+    spread = own.copy()
+    if inside.any():
+        floor = max(2 * shared.fit.variance, float(own[inside].mean()), step)
+        variance[inside] = np.maximum(own[inside], floor)
+        spread[inside] = 2 * shared.fit.variance
+    variance[variance <= noise_floor(values) ** 2] = 0.0
+    coarse = (resolution > 0) & (resolution**2 >= np.where(n >= 2, spread, np.inf))
+    se = np.sqrt(np.divide(variance, n, out=np.full(len(n), np.nan), where=n > 0))
+    return Look(n, mean, variance, se, coarse, shared, k)
+
+
+def tail(at: Look, arm: int, difference: float, *, m: int) -> float:
+    """P-value of a mean `difference` in `arm` with `m` hypotheses left; NaN below two pairs.
+
+    In the pool: largest of m t's. Outside: own variance and Bonferroni. Without any variance t
+    means nothing; there the sign-flip p of n equal differences, 2^-n, with Bonferroni.
+    """
+    n, se = int(at.n_pairs[arm]), float(at.se[arm])
+    if np.isnan(se):
+        return np.nan
+    if se == 0:
+        return min(1.0, m * 0.5**n) if difference > 0 else 1.0
+    t = difference / se
+    if at.pool.members[arm]:
+        return dunnett.tail(t, m=m, nu=at.pool.fit.nu, r=at.pool.correlation)
+    return min(1.0, m * float(stdtr(n - 1, -t)))
+
+
+def step_down(at: Look, differences: Floats) -> Floats:
+    """Adjusted p [arms] of mean `differences` (negate them for "worse"), family-wise, by step-down.
+
+    The smallest p_j(m) of those left is taken, starting at m = k, and never falls below an earlier
+    one.
+    """
+    adjusted = np.full(len(differences), np.nan)
+    left = [j for j in range(len(differences)) if not np.isnan(at.se[j])]
+    previous = 0.0
+    for m in range(at.k, at.k - len(left), -1):
+        p, arm = min(
+            (tail(at, j, differences[j], m=m), j) for j in _contenders(at, differences, left)
+        )
+        previous = adjusted[arm] = max(previous, p)
+        left.remove(arm)
+    return adjusted
+
+
+def _contenders(at: Look, differences: Floats, left: list[int]) -> list[int]:
+    """Arms of `left` that can have the smallest p: of the pool only the one with the largest t."""
+    inside = [j for j in left if at.pool.members[j] and at.se[j] > 0]
+    outside = [j for j in left if j not in inside]
+    return outside + ([max(inside, key=lambda j: differences[j] / at.se[j])] if inside else [])
+
+
+def critical_value(at: Look, arm: int, *, alpha: float) -> float:
+    """The c with `tail(c se) = alpha` over the whole family; infinite where no c reaches it."""
+    n, se = int(at.n_pairs[arm]), float(at.se[arm])
+    if np.isnan(se):
+        return np.inf
+    if se == 0:
+        return 0.0 if at.k * 0.5**n <= alpha else np.inf
+    if at.pool.members[arm]:
+        return pooled_critical_value(at, alpha=alpha)
+    return float(-stdtrit(n - 1, alpha / at.k))
+
+
+def pooled_critical_value(at: Look, *, alpha: float) -> float:
+    """The critical value that arms in the pool share; NaN if nothing is pooled."""
+    if at.pool.fit.nu == 0:
+        return np.nan
+    return dunnett.critical_value(alpha, m=at.k, nu=at.pool.fit.nu, r=at.pool.correlation)
+
+
+def half_widths(at: Look, *, alpha: float) -> Floats:
+    """Half-widths [arms] of simultaneous 1 - 2 alpha intervals around the mean differences."""
+    c = np.array([critical_value(at, j, alpha=alpha) for j in range(len(at.se))])
+    known = np.isfinite(c)
+    widths = np.full(len(c), np.inf)
+    widths[known] = c[known] * at.se[known]
+    return widths
+
+
+def equivalence(at: Look, *, delta: float) -> Floats:
+    """TOST p [arms] (Schuirmann 1987) against a difference of `delta` or more, either way."""
+    room = delta - np.abs(at.mean_difference)
+    return np.array([tail(at, j, float(room[j]), m=at.k) for j in range(len(room))])
