@@ -416,6 +416,7 @@ class Comparisons:
     baseline_n: int
     arms: tuple[Comparison, ...]
     method: str = "guarded block Dunnett"
+    baseline: str = "baseline"
 
 
 class Call(Enum):
