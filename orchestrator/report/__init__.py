@@ -1,0 +1,7 @@
+"""The record shown to a person: terminal, Markdown, self-contained HTML, plots. Decides nothing."""
+
+from orchestrator.report.display import Display
+from orchestrator.report.explain import explain, show_explanation, show_status, status
+from orchestrator.report.files import Report, write
+
+__all__ = ["Display", "Report", "explain", "show_explanation", "show_status", "status", "write"]

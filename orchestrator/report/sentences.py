@@ -1,0 +1,172 @@
+"""What the numbers say, as sentences; where one claims, it carries n, unit and interval."""
+
+from __future__ import annotations
+
+import math
+
+from orchestrator.nouns import (
+    Comparison,
+    Comparisons,
+    Confirmation,
+    Direction,
+    Finding,
+    Headline,
+    Hypothesis,
+    Metric,
+    Move,
+    Record,
+    Verdict,
+)
+from orchestrator.report import words
+from orchestrator.stats import flags
+
+
+def effect(comparison: Comparison, comparisons: Comparisons) -> str:
+    """`val/loss -0.148 nat [-0.202, -0.094] (90% interval, 5 common seeds, p<0.001)`."""
+    metric = comparisons.metric
+    places = words.decimals(comparison.se)
+    gap = words.signed(words.difference(comparison, metric), places)
+    if gap == words.NOTHING:
+        return f"{metric.name}: no pair of finished runs to compare"
+    limits = words.bracket(words.difference_interval(comparison, metric), places)
+    return (
+        f"{metric.name} {gap}{words.unit(metric)} {limits} ({words.level(comparisons)} interval, "
+        f"{comparison.n_pairs} common seeds, {words.p_value(words.p_in_its_direction(comparison))})"
+    )
+
+
+def finding(seen: Finding) -> str:
+    """What a rule saw, where, how strongly, and what could mimic it."""
+    where = f" in layer `{seen.layer}`" if seen.layer else ""
+    text = (
+        f"**{seen.rule}**{where}: {seen.summary}. Steps {seen.steps[0]}-{seen.steps[1]}, "
+        f"{seen.seeds_fired} of {seen.seeds_seen} seeds, severity {seen.severity:.2f}"
+    )
+    if seen.evidence:
+        text += f"; {words.evidence(seen.evidence)}"
+    text += "."
+    if seen.confounders:
+        text += f" Could be mistaken for: {'; '.join(seen.confounders)}."
+    if seen.consequences:
+        text += f" Explains: {', '.join(seen.consequences)}."
+    return text
+
+
+def hypothesis(claim: Hypothesis, metric: Metric) -> str:
+    """The claim, why, and what it predicts for metric and mechanism."""
+    ways = {Move.UP: "rises", Move.DOWN: "falls", Move.EITHER: "moves"}
+    better = "falls" if metric.direction is Direction.MIN else "rises"
+    return (
+        f"**{claim.factor}** {claim.move.value}: {claim.claim}, because {claim.why}. "
+        f"Predicted: `{metric.name}` {better} and `{claim.signal}` {ways[claim.signal_move]}."
+    )
+
+
+def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | None) -> list[str]:
+    """Everything known of one arm, a sentence each."""
+    metric = comparisons.metric
+    lines = [effect(comparison, comparisons) + "."]
+    if comparison.p_exact_better is not None and comparison.p_exact_worse is not None:
+        gains = comparison.mean_difference >= 0
+        exact = comparison.p_exact_better if gains else comparison.p_exact_worse
+        floor = 2.0**-comparisons.n
+        text = f"Exact sign-flip test, the second opinion: {words.p_value(exact)}"
+        if floor > 0.05:
+            text += f" (with {comparisons.n} seeds it cannot fall below {floor:.3g})"
+        lines.append(text + ".")
+    lines.append(
+        f"Effect sizes: Hedges g {_plain(comparison.hedges_g)}, Glass delta "
+        f"{_plain(comparison.glass_delta)} (positive = better); chance that a single run beats "
+        f"a single baseline run {_plain(comparison.probability_superior)}."
+    )
+    if math.isfinite(comparison.worst_seed_difference):
+        sign = 1 if metric.direction is Direction.MAX else -1
+        worst = words.signed(sign * comparison.worst_seed_difference, words.decimals(comparison.se))
+        lines.append(f"Worst seed: {worst}{words.unit(metric)} to the baseline.")
+    if comparison.n_diverged or comparison.n_only_baseline_diverged:
+        lines.append(
+            f"Diverged on {comparison.n_diverged} of {comparisons.n} seeds, on "
+            f"{comparison.n_only_arm_diverged} of them alone; only the baseline on "
+            f"{comparison.n_only_baseline_diverged}."
+        )
+    if not comparison.pooled:
+        lines.append("Judged by its own variance, not the pooled one.")
+    lines += [FLAGS[flag] for flag in comparison.flags]
+    if verdict is not None:
+        lines.append(f"Verdict: **{verdict.call.value}**: {verdict.reason}.")
+        if verdict.next_act:
+            lines.append(f"Next: {verdict.next_act}.")
+    return [line.replace("..", ".") for line in lines]
+
+
+FLAGS = {
+    flags.IDENTICAL: "Identical to the baseline on every seed: is the factor wired up?",
+    flags.ZERO_VARIANCE: "The differences do not vary at all; the exact test decides.",
+    flags.COARSE: "One step of the metric is as large as the spread; the exact test decides.",
+    flags.FRAGILE: "Fragile: the exact test does not agree.",
+    flags.NEGLIGIBLE: "Negligible: the whole interval is smaller than the smallest difference "
+    "worth acting on.",
+    flags.NOT_WORSE: "Not worse than the baseline by the smallest difference worth acting on.",
+    flags.VARIANCE_OUTLIER: "Its differences vary far more than the other arms'.",
+    flags.BASELINE_MISSING: "Has seeds on which the baseline is missing; they were not used.",
+}
+"""What a flag of a comparison means to a reader."""
+
+
+def answer(record: Record) -> str:
+    """The campaign's answer in one paragraph, or where it stands."""
+    if record.headline is not None:
+        return headline(record.headline, record.campaign.protocol.alpha)
+    adopted = [r.confirmation for r in record.rounds if r.confirmation and r.confirmation.adopted]
+    if adopted:
+        text = (
+            f"Adopted so far: {words.settings(adopted[-1].arm.overrides)}. The headline on seeds "
+            "used for nothing else is still to come."
+        )
+    elif record.ending:
+        text = "Nothing was adopted: the original configuration stays."
+    else:
+        text = "Nothing is decided yet."
+    return f"{text} The loop stopped: {record.ending}." if record.ending else text
+
+
+def headline(last: Headline, alpha: float) -> str:
+    """Final against original on fresh seeds; the test split beside it."""
+    compared = last.validation.arms[0]
+    if last.final.overrides == last.original.overrides:
+        return "Nothing was adopted: the original configuration stays."
+    won = compared.p_better <= alpha
+    text = (
+        f"{words.settings(last.final.overrides)} "
+        f"{'beats' if won else 'is not shown to beat'} the original configuration: "
+        f"{effect(compared, last.validation)}"
+    )
+    if last.test is not None:
+        text += f"; on the test split {effect(last.test.arms[0], last.test)}"
+    return f"{text}. Seeds {words.seeds(last.seeds)} were used for nothing else."
+
+
+def confirmation(asked: Confirmation) -> str:
+    """What fresh seeds said of the screening winner, whether or not it passed."""
+    compared = asked.comparisons.arms[0]
+    said = "confirmed and adopted" if asked.adopted else "not confirmed"
+    return (
+        f"**{asked.arm.name}** on fresh seeds {words.seeds(asked.seeds)}: "
+        f"{effect(compared, asked.comparisons)}: {said}. {asked.reason}."
+    )
+
+
+UNCONFIRMED = (
+    "From screening alone: the estimate of an arm picked because it looked best is optimistic."
+)
+
+OPTIMISM = (
+    "Screening estimates are optimistic: an arm is picked because it looks best (of four arms "
+    "that do nothing, on five seeds, the best looks 0.39 standard deviations better). Only the "
+    "headline, on seeds used for nothing else, may be quoted."
+)
+"""0.39: docs/statistics.md, section 7, k = 4, n = 5, correlation 0.3."""
+
+
+def _plain(value: float) -> str:
+    return words.fixed(value, 2)
