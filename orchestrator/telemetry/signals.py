@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from orchestrator.nouns import Floats, Series, Signal, Telemetry
+from orchestrator.nouns import Floats, Ints, Series, Signal, Telemetry
 
 _EARLY_STEPS = 60
 """The fault zoo's window for a learning rate that is too high (docs/diagnosis.md, row 14)."""
@@ -137,7 +137,14 @@ def early_update_ratio(telemetry: Telemetry) -> float | None:
 
 @_signal("count")
 def loss_spikes(telemetry: Telemetry) -> float | None:
-    """How often the train loss jumped far above its recent level.
+    """How often the train loss jumped far above its recent level: see `loss_spike_steps`."""
+    if "train/loss" not in telemetry or len(telemetry["train/loss"]) < _WINDOW + 3:
+        return None
+    return float(len(loss_spike_steps(telemetry)))
+
+
+def loss_spike_steps(telemetry: Telemetry) -> Ints:
+    """Steps at which the train loss jumped far above its recent level.
 
     The median of three steps (one bad batch is no spike) exceeds the median of the 50 steps before
     by 6 standard deviations, taken as 1.4826 MAD (Leys et al. 2013) or 1 % of the level, and by 1.5
@@ -145,7 +152,7 @@ def loss_spikes(telemetry: Telemetry) -> float | None:
     are one spike; a loss that is not finite is a jump. False alarms: tests/telemetry.
     """
     if "train/loss" not in telemetry or len(telemetry["train/loss"]) < _WINDOW + 3:
-        return None
+        return np.empty(0, dtype=np.int64)
     loss = np.nan_to_num(telemetry["train/loss"].values, nan=np.inf)
     level, mad, highest = (recent[:-2] for recent in _recent(loss))  # [n - 52]
     threes = np.lib.stride_tricks.sliding_window_view(loss[_WINDOW:], 3)  # [n - 52, 3]
@@ -154,7 +161,8 @@ def loss_spikes(telemetry: Telemetry) -> float | None:
             6 * np.maximum(1.4826 * mad, 0.01 * np.abs(level)), 1.5 * (highest - level)
         )
         jumps = np.flatnonzero(np.median(threes, axis=1) - level > far)
-    return float(len(jumps) and 1 + np.sum(np.diff(jumps) > _WINDOW))
+    first = np.diff(jumps, prepend=-_WINDOW - 1) > _WINDOW
+    return telemetry["train/loss"].steps[_WINDOW + jumps[first]]
 
 
 @_signal("count")
