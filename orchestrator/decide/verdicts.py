@@ -72,7 +72,7 @@ def candidate(results: Sequence[AblationResult]) -> tuple[str, str] | None:
 
 
 def confirmed(comparisons: Comparisons) -> tuple[bool, str]:
-    """Whether the one arm holds up on fresh seeds alone, and why: one-sided, at alpha, own variance.
+    """Whether the one arm holds up on fresh seeds alone, one-sided at alpha, and why.
 
     Both stages use different seeds, so a false adoption needs two accidents in a row.
     """
@@ -88,4 +88,5 @@ def confirmed(comparisons: Comparisons) -> tuple[bool, str]:
     p = rules.deciding_p(c)[0]
     held = p <= comparisons.alpha
     word = "confirmed" if held else "not confirmed"
-    return held, f"{word} on fresh seeds ({words.p_is(p)}, level {comparisons.alpha:g}); {numbers}"
+    level = f"{words.p_is(p)}, level {comparisons.alpha:g}"
+    return held, f"{word} on fresh seeds ({level}); {numbers}"

@@ -52,7 +52,9 @@ def reason(call: Call, c: Comparison, of: Comparisons) -> str:
         told = [f"{worse} for worse"]
     elif call is Call.EQUIVALENT:
         told = [] if c.p_equivalent is None else [f"{p_is(c.p_equivalent)} for beyond delta"]
-    if c.n_pairs < forecast.FEWEST_SEEDS:
+    if c.n_pairs < forecast.FEWEST_SEEDS and call is Call.WORSE:
+        told = []
+    elif c.n_pairs < forecast.FEWEST_SEEDS:
         told = [f"a claim needs {forecast.FEWEST_SEEDS} seed pairs"]
     elif told:
         family = f", adjusted for {of.k} arms" if of.k > 1 else ""

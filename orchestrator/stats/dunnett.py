@@ -65,6 +65,8 @@ def critical_value(alpha: float, *, m: int, nu: float, r: float) -> float:
     if m == 1:
         return low
     at_low, at_high, last = excess(low), excess(high), 0.0
+    if not at_low > 0 > at_high:  # at levels near rounding; Bonferroni is then exact
+        return high
     while high - low > 1e-11 * high:
         c = (low * at_high - high * at_low) / (at_high - at_low)
         at = excess(c)
