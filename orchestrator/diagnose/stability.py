@@ -1,0 +1,142 @@
+"""Rules about updates that are too large: a loss that blows up, or jumps again and again."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orchestrator.diagnose.curves import (
+    LARGE_UPDATE,
+    active_span,
+    finite,
+    first_step,
+    running_median,
+    total_steps,
+    update_ratio,
+)
+from orchestrator.diagnose.progress import progress
+from orchestrator.diagnose.registry import rule
+from orchestrator.nouns import Finding, Telemetry
+from orchestrator.telemetry.signals import early_update_ratio, loss_spike_steps
+
+EARLY_STEPS = 60
+PEAK = 5.0
+DOUBLED = 2.0
+
+
+@rule(
+    needs=("train/loss|probe/loss",),
+    tells="a learning rate that is too high from other failures",
+    explains=("non_finite", "loss_spikes", "high_clip_ratio", "learning_rate_too_low", "plateau"),
+)
+def instability(telemetry: Telemetry) -> Finding | None:
+    """Updates so large that the loss blows up, swings, or forgets what it had learned.
+
+    One of: (a) the median of 5 losses peaks above 5x the start; (b) the 90th percentile of the
+    update ratio over the first 60 steps exceeds 5e-2 (50x the healthy 1e-3), and the run is
+    underfit or the loss doubled; (c) the train loss ends above twice its best, having lost a
+    quarter of all it had gained. A run that learned in the end is let off (a) and (c). Source: rows
+    14 and 7 of docs/diagnosis.md, fault zoo; the percentile (a network that died in the first steps
+    has a median of 0), the doubling and (c) are ours. Excluded: a first loss many times the second,
+    steps that were skipped, matrices that start at zero, single outlying batches.
+    """
+    course = progress(telemetry)
+    loss = telemetry["train/loss" if "train/loss" in telemetry else "probe/loss"].values
+    known, diverged = loss[np.isfinite(loss)], not np.isfinite(loss[-1])
+    start = course.start if course else float(known[0]) if len(known) else 0.0
+    if start <= 0:
+        return None
+    smoothed = running_median(known, min(5, len(known)))
+    early = update_ratio(telemetry, 0, first_step(telemetry) + EARLY_STEPS).values
+    early = early[early > 0]
+    peak = float(np.max(smoothed)) / start
+    ratio = float(np.quantile(early, 0.9)) if len(early) else 0.0
+    harmed = diverged or (course is not None and not course.is_learned)
+    underfit = diverged or (course is not None and course.is_underfit)
+    forgotten = course is not None and course.is_forgotten and harmed
+    at_once = ratio > LARGE_UPDATE and (underfit or peak > DOUBLED)
+    if not (at_once or forgotten or (peak > PEAK and harmed)):
+        return None
+    evidence: dict[str, float | str] = {"peak": peak, "start": start}
+    says = "the train loss peaked at {peak:.3g} times its start of {start:.3g}"
+    begins = first_step(telemetry)
+    if course is not None and not at_once and peak <= PEAK:
+        evidence |= {"best": float(np.min(course.losses)), "end": course.end}
+        says = "the train loss rose from its best, {best:.3g}, to {end:.3g}"
+        begins = int(course.steps[np.argmin(course.losses)])
+    if len(early):
+        evidence["early_update_peak"] = ratio
+        evidence["early_update_ratio"] = early_update_ratio(telemetry) or 0.0
+        says += "; early updates reached {early_update_peak:.2g} of the weights"
+    excess = max(peak / PEAK, ratio / LARGE_UPDATE, 1.0)
+    return Finding(
+        rule="instability",
+        severity=float(min(1.0, 0.6 + 0.2 * np.log10(excess))),
+        summary=says,
+        steps=(begins, total_steps(telemetry) - 1),
+        evidence=evidence,
+        confounders=("bad batches", "inputs far from unit scale", "too wide an initialisation"),
+    )
+
+
+@rule(
+    needs=("train/loss",),
+    tells="loss spikes from a smooth course",
+    explains=("instability", "non_finite"),
+)
+def loss_spikes(telemetry: Telemetry) -> Finding | None:
+    """The train loss jumps, stays up for some steps, and comes back, again and again.
+
+    Spikes as `telemetry.signals` defines them (median of 3 losses above 6 MAD of the 50 before and
+    clear of all of them), at least a tenth of the start loss high, after the learning rate reached
+    half its peak: three, or one of 5x the start. Source: row 9 of docs/diagnosis.md; MAD rule of
+    Leys et al. 2013; count and heights are ours, calibrated in scripts/bench_rules.py. Excluded:
+    single heavy-tailed batches, warm-up, the jitter of a converged loss. `grad_norm_ratio` is the
+    largest gradient norm of the 4 steps up to a spike over the median of the 50 before.
+    """
+    course = progress(telemetry)
+    if course is None or course.start <= 0:
+        return None
+    loss = finite(telemetry["train/loss"])
+    begin, _ = active_span(telemetry, 0.5)
+    found: dict[int, float] = {}
+    for step in loss_spike_steps(telemetry).tolist():
+        at = int(np.searchsorted(loss.steps, step))
+        before, after = loss.values[max(0, at - 50) : at], loss.values[at : at + 20]
+        if step >= begin and len(before) and len(after) >= 3:
+            height = float(np.max(running_median(after, 3)) - np.median(before))
+            if height >= 0.1 * course.start:
+                found[step] = height
+    if len(found) < 3 and max(found.values(), default=0.0) < 5 * course.start:
+        return None
+    evidence: dict[str, float | str] = {
+        "spikes": float(len(found)),
+        "height": float(np.median(list(found.values()))),
+        "start": course.start,
+    }
+    says = "{spikes:.0f} loss spikes, {height:.2g} high in the median (start {start:.2g})"
+    jump = _norm_before(telemetry, list(found))
+    if jump is not None:
+        evidence["grad_norm_ratio"] = jump
+        says += "; gradient norm {grad_norm_ratio:.2g} times its level just before"
+    return Finding(
+        rule="loss_spikes",
+        severity=float(min(1.0, 0.3 + 0.05 * len(found))),
+        summary=says,
+        steps=(min(found), max(found)),
+        evidence=evidence,
+        confounders=("bad batches", "a new data shard", "a change of the learning rate"),
+    )
+
+
+def _norm_before(telemetry: Telemetry, steps: list[int]) -> float | None:
+    """Median over spikes: highest gradient norm of the 4 steps up to it over the 50 before."""
+    if "grad_norm" not in telemetry:
+        return None
+    norm = finite(telemetry["grad_norm"])
+    jumps = []
+    for step in steps:
+        at = int(np.searchsorted(norm.steps, step))
+        before, near = norm.values[max(0, at - 53) : at - 3], norm.values[max(0, at - 3) : at + 1]
+        if at > 3 and len(near) and np.median(before) > 0:
+            jumps.append(float(np.max(near) / np.median(before)))
+    return float(np.median(jumps)) if jumps else None
