@@ -22,9 +22,10 @@ def numbers(c: Comparison, of: Comparisons) -> str:
     """Effect with unit, interval and n."""
     if c.n_pairs == 0:
         return f"{of.metric.name} has no common seed with a number in both arms"
+    family = "simultaneous " if of.k > 1 else ""
     interval = (
-        f"simultaneous {100 * (1 - 2 * of.alpha):.4g} % interval "
-        f"{_amount(c.interval.low, of)} to {_amount(c.interval.high, of)}"
+        f"{family}{100 * (1 - 2 * of.alpha):.4g} % interval "
+        f"{c.interval.low:+.4g} to {c.interval.high:+.4g}"
         if math.isfinite(c.interval.low)
         else "no interval at this n"
     )

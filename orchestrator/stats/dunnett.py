@@ -15,16 +15,16 @@ from scipy.special import gammainccinv, gammaincinv, gammaln, log_ndtr, stdtr, s
 
 from orchestrator.nouns import Floats
 
-# 160 x 64 nodes: 0.3 ms; error against 1,000 x 400 nodes < 1e-13 for nu >= 2, < 2e-9 for nu = 1.
-_Z = np.linspace(-8.5, 8.5, 64)  # [64], standard normal beyond 8.5: 2e-17
+# 96 x 48 nodes: 0.15 ms; error against 1,000 x 400 nodes < 1e-10 for nu >= 2, < 3e-6 for nu = 1.
+_Z = np.linspace(-7.5, 7.5, 48)  # [48], standard normal beyond 7.5: 6e-14
 _Z_WEIGHTS = np.exp(-_Z * _Z / 2) / np.sqrt(2 * np.pi) * (_Z[1] - _Z[0])
-_SCALE_NODES = 160
-_SCALE_TAIL = 1e-15
+_SCALE_NODES = 96
+_SCALE_TAIL = 1e-13
 
 
 @lru_cache(maxsize=512)
 def _scale_nodes(nu: float) -> tuple[Floats, Floats]:
-    """Nodes s [160] and weights [160] for the distribution of s = chi_nu / sqrt(nu)."""
+    """Nodes s [96] and weights [96] for the distribution of s = chi_nu / sqrt(nu)."""
     low = 0.5 * np.log(2 * gammaincinv(nu / 2, _SCALE_TAIL) / nu)
     high = 0.5 * np.log(2 * gammainccinv(nu / 2, _SCALE_TAIL) / nu)
     log_s = np.linspace(low, high, _SCALE_NODES)
@@ -45,7 +45,7 @@ def tail(c: float, *, m: int, nu: float, r: float) -> float:
     if np.isinf(c):
         return 0.0 if c > 0 else 1.0
     s, weights = _scale_nodes(nu)
-    argument = (c * s[:, None] - np.sqrt(r) * _Z) / np.sqrt(1 - r)  # [160, 64]
+    argument = (c * s[:, None] - np.sqrt(r) * _Z) / np.sqrt(1 - r)  # [96, 48]
     exceeds = -np.expm1(m * log_ndtr(argument))  # 1 - Phi^m without cancellation
     return float(min(1.0, weights @ exceeds @ _Z_WEIGHTS))
 

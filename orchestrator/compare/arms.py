@@ -1,4 +1,4 @@
-"""Outcomes -> Comparisons: arms against the baseline on common seeds; see docs/statistics.md."""
+"""Arms against the baseline on common seeds; see docs/statistics.md."""
 
 from __future__ import annotations
 
