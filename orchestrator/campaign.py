@@ -56,6 +56,7 @@ def run(campaign: Campaign, display: report.Display) -> Record:
     try:
         return _Loop(campaign, ledger, display).run()
     finally:
+        launch.close()
         ledger.close()
 
 
@@ -76,13 +77,19 @@ def read_telemetry(trial: Trial) -> Telemetry | None:
     return telemetry.read(folder) if folder.is_dir() else None
 
 
-def publish(record: Record) -> tuple[report.Report, str | None]:
-    """Write the report and feed MLflow; both are views and may be made again at any time."""
+def publish(record: Record, display: report.Display | None = None) -> None:
+    """Write the report and feed MLflow, views both; tell `display` where they lie.
+
+    Raises track.Unreachable when the report is written but MLflow does not answer.
+    """
     written = report.write(record, telemetry=read_telemetry)
-    uri = record.campaign.tracking_uri
-    if uri is None:
-        return written, None
-    return written, track.sync(record, uri=uri, pages=written.pages, telemetry=read_telemetry)
+    uri, url = record.campaign.tracking_uri, None
+    try:
+        if uri is not None:
+            url = track.sync(record, uri=uri, pages=written.pages, telemetry=read_telemetry)
+    finally:
+        if display is not None:
+            display.published(written.html, url)
 
 
 class _Loop:
@@ -117,7 +124,7 @@ class _Loop:
         ending = ending or f"all rounds are spent (budget.rounds={rounds})"
         ending = self.ledger.once(ENDING, str, lambda: ending)
         self.display.ending(ending)
-        self._publish()
+        self._publish(self.display)
         return assemble(self.ledger)
 
     # --- one turn ---------------------------------------------------------------------------
@@ -352,8 +359,8 @@ class _Loop:
         seconds = [o.seconds for o in assemble(self.ledger).outcomes.values()]
         return statistics.median(seconds) if seconds else None
 
-    def _publish(self) -> None:
+    def _publish(self, display: report.Display | None = None) -> None:
         try:
-            publish(assemble(self.ledger))
+            publish(assemble(self.ledger), display)
         except track.Unreachable as error:
-            self.display.warning(f"{error}; `report` feeds MLflow later")
+            self.display.warning(f"{error}\nthe campaign goes on; `report` feeds MLflow later")

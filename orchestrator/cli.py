@@ -113,11 +113,11 @@ def report(arguments: argparse.Namespace) -> None:
     """`report conf=exp.yaml` or `report FOLDER`: report and MLflow, made again from the record."""
     from orchestrator import campaign as loop
 
+    from orchestrator.report import Display
+
     record, _ = _record(arguments.tokens)
-    written, url = loop.publish(record)
-    print(f"report: {written.html}")
-    if url:
-        print(f"MLflow: {url}")
+    with Display() as display:
+        loop.publish(record, display)
 
 
 def explain(arguments: argparse.Namespace) -> None:

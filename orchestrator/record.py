@@ -73,7 +73,7 @@ def assemble(ledger: Ledger) -> Record:
 
 
 def _rounds(ledger: Ledger) -> tuple[Round, ...]:
-    rounds = []
+    rounds: list[Round] = []
     for number in count(1):
         if step(number, "seeds") not in ledger:
             return tuple(rounds)

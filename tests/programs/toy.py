@@ -1,0 +1,53 @@
+"""A training that takes milliseconds: curves by formula, noise by seed, recorded as a monitor would.
+
+Overfits unless there is dropout; `decoy` is wired to nothing; `fault` makes named seeds misbehave.
+"""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.telemetry import Writer
+
+EVALS = 40
+
+
+def main(cfg):
+    rng = np.random.default_rng(cfg.seed)
+    _misbehave(cfg)
+    steps = np.arange(1, EVALS + 1) * 10
+    epochs = np.linspace(0, 1, EVALS)
+    gap = max(0.0, 1.0 - 2.0 * cfg.dropout)
+    probe = 2.3 * np.exp(-8 * epochs) + 0.01
+    val = 2.3 * np.exp(-8 * epochs) + 0.3 + gap * epochs**2
+    val += 0.02 * rng.standard_normal() + 0.005 * rng.standard_normal(EVALS)
+    curves = {
+        "probe/loss": probe,
+        "val/loss": val,
+        "test/loss": val + 0.01,
+        "train/loss": probe + 0.01 * rng.random(EVALS),
+        "probe/accuracy": 1 - 0.9 * np.exp(-10 * epochs),
+        "val/accuracy": 0.75 - 0.65 * np.exp(-10 * epochs),
+    }
+    writer = Writer(Path(os.environ["ORCHESTRATOR_TRIAL_FOLDER"]) / "telemetry", {"optimizer": "SGD"})
+    for name, values in curves.items():
+        writer.write_logged(steps, [name] * EVALS, values)
+    writer.close({"steps": int(steps[-1])})
+
+
+def _misbehave(cfg):
+    """`fault: {<seed>: raise|exit|kill|hang}` on the baseline's seeds."""
+    time.sleep(cfg.get("seconds", 0.0))
+    kind = cfg.get("fault", {}).get(cfg.seed)
+    if kind == "raise":
+        raise RuntimeError(f"seed {cfg.seed} cannot be trained")
+    if kind == "exit":
+        sys.exit(3)
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "hang":
+        time.sleep(3600)

@@ -1,0 +1,222 @@
+"""The loop end to end, from the command line, on a training that takes milliseconds."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from orchestrator.nouns import Call, Record, Status
+from orchestrator.record import load
+
+TOY = Path(__file__).parent / "programs" / "toy.py"
+
+EXP = """
+train:
+  call: toy.main
+  config: {dropout: 0.0, decoy: 0.0, seconds: 0.0, fault: {}}
+factors: {dropout: {key: dropout, levels: [0.1, 0.4]}}
+metric: {name: val/loss, direction: min, unit: nat, test: test/loss}
+protocol: {seeds: 4, confirm_seeds: 4, headline_seeds: 4}
+tracking_uri: null
+workers: 2
+"""
+
+
+@pytest.fixture
+def exp(tmp_path: Path) -> Path:
+    shutil.copy(TOY, tmp_path / "toy.py")
+    (tmp_path / "exp.yaml").write_text(EXP)
+    return tmp_path / "exp.yaml"
+
+
+def orchestrator(*tokens: str, code: int = 0, verb: str = "run") -> str:
+    """Run a verb as a user does; what it said, both streams."""
+    command = [sys.executable, "-m", "orchestrator", verb, *tokens]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    said = done.stdout + done.stderr
+    assert done.returncode == code, said
+    assert "Traceback" not in done.stderr, said
+    return said
+
+
+def run(exp: Path, *tokens: str, code: int = 0) -> str:
+    return orchestrator(f"conf={exp}", f"folder={exp.parent / 'campaign'}", *tokens, code=code)
+
+
+def record(exp: Path) -> Record:
+    return load(exp.parent / "campaign")
+
+
+def verdict_table(found: Record) -> list[tuple]:
+    """Everything a verdict rests on, without times."""
+    return [
+        (r.number, result.ablation, c.arm, c.n_pairs, c.mean_difference, c.p_better, v.call)
+        for r in found.rounds
+        for result in r.results
+        for c, v in zip(result.comparisons.arms, result.verdicts, strict=True)
+    ]
+
+
+def test_a_real_fault_is_found_tested_confirmed_adopted_and_told(exp):
+    said = run(exp)
+    found = record(exp)
+    first = found.rounds[0]
+    assert [f.rule for f in first.findings] == ["overfitting"]
+    verdicts = {v.arm: v.call for v in first.results[0].verdicts}
+    assert verdicts["dropout=0.4"] is Call.BETTER
+    assert first.confirmation is not None
+    assert first.confirmation.adopted
+    assert found.headline is not None
+    assert found.headline.test is not None
+    assert found.headline.final.overrides == (("dropout", 0.4),)
+    assert found.headline.test.arms[0].mean_difference > 0.5
+    assert set(found.headline.seeds).isdisjoint(first.seeds + first.confirmation.seeds)
+    assert found.ending
+    for words in ("overfitting", "dropout=0.4", "better", found.ending):
+        assert words in said
+    assert (exp.parent / "campaign" / "report" / "report.html").exists()
+
+
+def test_the_same_command_again_runs_nothing_and_says_the_same(exp):
+    run(exp)
+    before = record(exp)
+    lines = (exp.parent / "campaign" / "ledger.jsonl").read_text()
+    run(exp)
+    assert (exp.parent / "campaign" / "ledger.jsonl").read_text() == lines
+    assert verdict_table(record(exp)) == verdict_table(before)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_a_killed_run_resumes_to_the_table_of_an_undisturbed_one(exp, number):
+    run(exp, "train.config.seconds=0.2")
+    undisturbed = verdict_table(record(exp))
+    folder = exp.parent / "campaign"
+    shutil.rmtree(folder)
+    command = [sys.executable, "-m", "orchestrator", "run", f"conf={exp}", f"folder={folder}"]
+    process = subprocess.Popen(
+        [*command, "train.config.seconds=0.2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    _wait_for(folder, outcomes=6)
+    os.kill(process.pid, number)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == (-9 if number == signal.SIGKILL else 130), said
+    started = sum("outcome/" in line for line in _ledger(folder))
+    assert started >= 6
+    run(exp, "train.config.seconds=0.2")
+    assert verdict_table(record(exp)) == undisturbed
+    steps = [json.loads(line)["step"] for line in _ledger(folder)]
+    assert len(steps) == len(set(steps))
+
+
+def _ledger(folder: Path) -> list[str]:
+    path = folder / "ledger.jsonl"
+    return [s for s in path.read_text().splitlines(keepends=True) if s.endswith("\n")]
+
+
+def _wait_for(folder: Path, *, outcomes: int) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if (folder / "ledger.jsonl").exists():
+            done = sum('"step": "outcome/' in line for line in _ledger(folder))
+            if done >= outcomes:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"no {outcomes} outcomes within a minute")
+
+
+def test_a_factor_wired_to_nothing_is_told_and_nothing_is_claimed(exp):
+    exp.write_text(EXP.replace("{key: dropout, levels: [0.1, 0.4]}", "{key: decoy, levels: [0.4]}"))
+    said = run(exp)
+    found = record(exp)
+    assert "wired" in said
+    assert found.headline is None
+    assert not any(v.is_candidate for r in found.rounds for a in r.results for v in a.verdicts)
+
+
+def test_a_healthy_training_ends_with_nothing_to_explain(exp):
+    said = run(exp, "train.config.dropout=0.5")
+    found = record(exp)
+    assert found.rounds[0].findings == ()
+    assert len(found.outcomes) == 4
+    assert found.ending in said
+
+
+def test_one_failing_seed_is_retried_reported_and_left_out(exp):
+    said = run(exp, "+train.config.fault.1=raise")
+    found = record(exp)
+    failed = [o for o in found.outcomes.values() if o.status is Status.FAILED]
+    assert failed
+    assert all(o.attempts == 2 and "cannot be trained" in o.reason for o in failed)
+    assert "FAILED" in said
+    assert found.rounds[0].results[0].comparisons.arms[0].n_pairs == 3
+
+
+def test_a_program_that_always_raises_is_the_users_and_mending_it_resumes(exp):
+    code = TOY.read_text()
+    (exp.parent / "toy.py").write_text(code.replace("    rng =", "    raise KeyError('batch')\n    rng ="))
+    said = run(exp, code=2)
+    assert "KeyError" in said
+    assert "output.txt" in said
+    (exp.parent / "toy.py").write_text(code)
+    run(exp)
+    assert record(exp).headline is not None
+
+
+def test_a_metric_that_is_never_logged_names_the_nearest(exp):
+    said = run(exp, "metric.name=val/los", code=2)
+    assert "val/los" in said
+    assert "did you mean 'val/loss'" in said
+
+
+def test_a_folder_that_belongs_to_another_campaign_is_refused_with_the_difference(exp):
+    run(exp, "train.config.dropout=0.5")
+    said = run(exp, "train.config.dropout=0.5", "protocol.seeds=5", code=2)
+    assert "protocol.seeds was 4 and is now 5" in said
+    (exp.parent / "toy.py").write_text(TOY.read_text() + "\n\nMORE = 1\n")
+    assert "training.code" in run(exp, "train.config.dropout=0.5", code=2)
+
+
+def test_another_launcher_and_more_workers_may_resume(exp):
+    run(exp, "train.config.dropout=0.5", "hydra/launcher=basic", "workers=1")
+    run(exp, "train.config.dropout=0.5", "hydra/launcher=joblib", "workers=2")
+
+
+def test_an_unknown_launcher_is_refused_before_anything_runs(exp):
+    assert "isolated" in run(exp, "hydra/launcher=isolatd", code=2)
+
+
+def test_a_budget_that_cannot_pay_for_the_next_stage_ends_the_campaign_honestly(exp):
+    said = run(exp, "budget.trials=13")
+    found = record(exp)
+    assert len(found.trials) <= 13
+    assert found.headline is None
+    assert "budget.trials=13" in found.ending
+    assert found.ending in said
+
+
+def test_plan_status_report_and_explain_tell_without_running(exp):
+    conf, folder = f"conf={exp}", f"folder={exp.parent / 'campaign'}"
+    said = orchestrator(conf, folder, verb="plan")
+    for words in ("dropout=0.4", "dropout: 0.0 ", "trials"):
+        assert words in said
+    assert not (exp.parent / "campaign").exists()
+    assert "no campaign" in orchestrator(conf, folder, verb="status", code=2)
+    run(exp)
+    assert "dropout=0.4" in orchestrator(conf, folder, verb="status")
+    assert "dropout=0.4" in orchestrator(str(exp.parent / "campaign"), verb="status")
+    shutil.rmtree(exp.parent / "campaign" / "report")
+    assert "report.html" in orchestrator(conf, folder, verb="report")
+    said = orchestrator(conf, folder, "dropout=0.4", verb="explain")
+    for words in ("dropout=0.4", "better", "seeds", "interval"):
+        assert words in said
+    assert "dropout=0.4" in orchestrator(conf, folder, "dropout=0.5", verb="explain", code=2)
