@@ -12,6 +12,8 @@ from typing import Any
 from orchestrator.compare.arms import compare
 from orchestrator.errors import OrchestratorError, collect, nearest
 from orchestrator.nouns import Comparison, Comparisons, Direction, Metric, Verdict
+from orchestrator.stats import sequential
+from orchestrator.stats.forecast import FEWEST_SEEDS
 
 COLUMNS = ("arm", "seed", "value", "status")
 STATUSES = ("done", "diverged", "missing")
@@ -28,13 +30,15 @@ def compare_file(
     alpha: float,
     delta: float | None = None,
     resolution: float = 0.0,
+    looks: tuple[int, ...] = (),
 ) -> Comparisons:
     """Compare the arms of a CSV with columns arm, seed, value and, if need be, status.
 
-    `status` is done (or empty), diverged or missing. Every mistake in file and options is told at
-    once.
+    `status` is done (or empty), diverged or missing. `looks` are the numbers of seeds at which one
+    looks, if more than once: the level is then the one for as many seeds as the baseline has now.
+    Every mistake in file and options is told at once.
     """
-    mistakes = list(_option_mistakes(alpha, delta, resolution))
+    mistakes = _option_mistakes(alpha, delta, resolution, looks)
     scores: Scores = {}
     try:
         scores = _read(path, mistakes)
@@ -49,14 +53,27 @@ def compare_file(
             mistakes.append(
                 OrchestratorError(f"{path} has only the baseline", "add the runs of other arms")
             )
+        elif looks and (n := len(scores[baseline])) not in looks:
+            mistakes.append(
+                OrchestratorError(
+                    f"the baseline has {n} seeds, which is none of looks={_listed(looks)}",
+                    "look only when planned: looking more often finds more that is not there",
+                )
+            )
     collect(mistakes)
+    if looks:
+        alpha = sequential.levels(looks, alpha)[looks.index(len(scores[baseline]))]
     metric = Metric("value", direction, delta=delta, resolution=resolution)
     arms = {name: cells for name, cells in scores.items() if name != baseline}
     return replace(compare(metric, scores[baseline], arms, alpha=alpha), baseline=baseline)
 
 
+def _listed(looks: Sequence[int]) -> str:
+    return ",".join(map(str, looks))
+
+
 def _option_mistakes(
-    alpha: float, delta: float | None, resolution: float
+    alpha: float, delta: float | None, resolution: float, looks: tuple[int, ...]
 ) -> list[OrchestratorError]:
     mistakes = []
     if not 0 < alpha < 0.5:
@@ -78,6 +95,13 @@ def _option_mistakes(
             OrchestratorError(
                 f"resolution={resolution} is not 0 or more",
                 "give the step of the values, 1/N for an accuracy over N examples",
+            )
+        )
+    if looks and (looks[0] < FEWEST_SEEDS or sorted(set(looks)) != list(looks)):
+        mistakes.append(
+            OrchestratorError(
+                f"looks={_listed(looks)} is not an ascending list from {FEWEST_SEEDS} on",
+                "for example 3,5,7,10",
             )
         )
     return mistakes

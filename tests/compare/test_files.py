@@ -143,6 +143,19 @@ def test_a_file_that_cannot_be_read_or_has_only_the_baseline_is_refused(tmp_path
     assert "only the baseline" in mistakes(write(tmp_path / "s.csv", ROWS[:3]))
 
 
+def test_at_a_planned_look_the_level_is_that_looks_own(tmp_path):
+    found = read(write(tmp_path / "s.csv", ROWS), looks=(3, 5, 7, 10))
+    assert found.alpha == pytest.approx(0.0045)
+    assert found.critical_value > read(tmp_path / "s.csv").critical_value
+
+
+def test_unplanned_looks_are_refused(tmp_path):
+    path = write(tmp_path / "s.csv", ROWS)
+    assert "3 seeds, which is none of looks=5,10" in mistakes(path, looks=(5, 10))
+    assert "looks=5,3 is not an ascending list" in mistakes(path, looks=(5, 3))
+    assert "looks=2,3 is not an ascending list" in mistakes(path, looks=(2, 3))
+
+
 def test_the_json_object_has_the_keys_of_the_contract_and_no_nan(tmp_path):
     rows = [*ROWS, ("lone", 0, 0.5)]
     found = read(write(tmp_path / "s.csv", rows))
@@ -159,7 +172,7 @@ def test_the_json_object_has_the_keys_of_the_contract_and_no_nan(tmp_path):
         "p_exact_better", "p_exact_worse", "interval", "p_equivalent", "hedges_g", "glass_delta",
         "probability_superior", "pooled", "flags", "verdict", "seeds_needed",
     }  # fmt: skip
-    assert shown["ranking"] == ["wide", "lone", "base", "deep"] or shown["ranking"][0] == "wide"
+    assert shown["ranking"] == ["wide", "base", "lone", "deep"]
     lone = shown["arms"][2]
     assert (lone["se"], lone["interval"], lone["seeds_needed"]) == (None, [None, None], [3, 3])
     assert lone["verdict"] == "inconclusive"
