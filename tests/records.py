@@ -169,7 +169,7 @@ def status_of(a: Arm, seed: int) -> Status:
     return Status.DONE
 
 
-def trial(a: Arm, seed: int, folder: Path) -> tuple[Trial, Outcome]:
+def trial(a: Arm, seed: int, folder: Path, started: float) -> tuple[Trial, Outcome]:
     config = json.dumps(json.loads(a.config) | {"seed": seed}, sort_keys=True)
     identity = hashlib.sha256(config.encode()).hexdigest()[:16]
     status = status_of(a, seed)
@@ -187,7 +187,7 @@ def trial(a: Arm, seed: int, folder: Path) -> tuple[Trial, Outcome]:
         seconds=4.0 + (0.2 if a.overrides else 0.0),
         attempts=2 if status is Status.FAILED else 1,
         reason=reasons.get(status, ""),
-        started=STARTED + seed * 5.0,
+        started=started,
     )
 
 
@@ -332,9 +332,19 @@ def headline() -> Headline:
     )
 
 
-def record(folder: Path, rounds: tuple[Round, ...], groups: list[tuple[Arm, tuple[int, ...]]],
-           last: Headline | None = None, ending: str = "") -> Record:  # fmt: skip
-    pairs = [trial(a, s, folder) for a, seeds in groups for s in seeds]
+Group = tuple[tuple[Arm, ...], tuple[int, ...]]
+"""Arms that ran together, seed by seed."""
+
+
+def record(
+    folder: Path,
+    rounds: tuple[Round, ...],
+    groups: list[Group],
+    last: Headline | None = None,
+    ending: str = "",
+) -> Record:
+    runs = [(a, s) for arms, seeds in groups for s in seeds for a in arms]
+    pairs = [trial(a, s, folder, STARTED + 5.0 * n) for n, (a, s) in enumerate(runs)]
     return Record(
         campaign=campaign(folder),
         rounds=rounds,
@@ -358,10 +368,13 @@ def finished(folder: Path) -> Record:
         confirmation=confirmation(),
     )
     second = Round(number=2, baseline=ROUND_2_BASELINE, seeds=ROUND_2_SEEDS)
-    groups = [(a, SCREEN_SEEDS) for a in (BASELINE, *WEIGHT_DECAY_ARMS, *DROPOUT_ARMS)]
-    groups += [(BASELINE, CONFIRM_SEEDS), (WINNER, CONFIRM_SEEDS)]
-    groups += [(ROUND_2_BASELINE, ROUND_2_SEEDS)]
-    groups += [(BASELINE, HEADLINE_SEEDS), (ROUND_2_BASELINE, HEADLINE_SEEDS)]
+    groups: list[Group] = [
+        ((BASELINE,), SCREEN_SEEDS),
+        ((*WEIGHT_DECAY_ARMS, *DROPOUT_ARMS), SCREEN_SEEDS),
+        ((BASELINE, WINNER), CONFIRM_SEEDS),
+        ((ROUND_2_BASELINE,), ROUND_2_SEEDS),
+        ((BASELINE, ROUND_2_BASELINE), HEADLINE_SEEDS),
+    ]
     return record(
         folder,
         (first, second),
@@ -380,18 +393,18 @@ def planned(folder: Path) -> Record:
         hypotheses=(MORE_WEIGHT_DECAY, MORE_DROPOUT),
         plan=plan(),
     )
-    return record(folder, (first,), [(BASELINE, SCREEN_SEEDS), (WINNER, (0, 1))])
+    return record(folder, (first,), [((BASELINE,), SCREEN_SEEDS), ((WINNER,), (0, 1))])
 
 
 def baseline_only(folder: Path) -> Record:
-    return record(folder, (Round(1, BASELINE, SCREEN_SEEDS),), [(BASELINE, (0, 1))])
+    return record(folder, (Round(1, BASELINE, SCREEN_SEEDS),), [((BASELINE,), (0, 1))])
 
 
 def healthy(folder: Path) -> Record:
     return record(
         folder,
         (Round(1, BASELINE, SCREEN_SEEDS),),
-        [(BASELINE, SCREEN_SEEDS)],
+        [((BASELINE,), SCREEN_SEEDS)],
         ending="the baseline shows no finding",
     )
 

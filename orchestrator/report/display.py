@@ -150,6 +150,7 @@ class Display:
             (
                 tables.headline_table(last),
                 Text(sentences.headline(last, alpha), strong=True),
+                Text(sentences.headline_test(last)),
             ),
             self._out,
         )

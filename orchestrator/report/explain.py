@@ -110,7 +110,7 @@ def _headline(record: Record) -> list[Block]:
     return [
         Text(sentences.headline(record.headline, record.campaign.protocol.alpha), strong=True),
         tables.headline_table(record.headline),
-        Text("The test split was read for this comparison and for nothing else."),
+        Text(sentences.headline_test(record.headline)),
     ]
 
 

@@ -50,7 +50,7 @@ def write(record: Record, telemetry: Reader) -> Report:
 def _documents(record: Record, telemetry: Reader) -> list[tuple[str, Document, Document]]:
     """(name, page, what to see first of it) for the campaign and each ablation."""
     whole = story.campaign_page(record)
-    found = [("", whole, whole[1:4])]
+    found = [("", whole, story.campaign_summary(record))]
     for turn in record.rounds:
         results = {r.ablation: r for r in turn.results}
         for ablation in turn.plan.ablations if turn.plan else ():

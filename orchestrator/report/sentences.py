@@ -131,19 +131,21 @@ def answer(record: Record) -> str:
 
 
 def headline(last: Headline, alpha: float) -> str:
-    """Final against original on fresh seeds; the test split beside it."""
+    """Final against original on the validation metric, on seeds used for nothing else."""
     compared = last.validation.arms[0]
-    if last.final.overrides == last.original.overrides:
-        return "Nothing was adopted: the original configuration stays."
-    won = compared.p_better <= alpha
-    text = (
-        f"{words.settings(last.final.overrides)} "
-        f"{'beats' if won else 'is not shown to beat'} the original configuration: "
-        f"{effect(compared, last.validation)}"
+    won = "beats" if compared.p_better <= alpha else "is not shown to beat"
+    return (
+        f"{words.settings(last.final.overrides)} {won} the original configuration: "
+        f"{effect(compared, last.validation)}."
     )
-    if last.test is not None:
-        text += f"; on the test split {effect(last.test.arms[0], last.test)}"
-    return f"{text}. Seeds {words.seeds(last.seeds)} were used for nothing else."
+
+
+def headline_test(last: Headline) -> str:
+    """The test split, read for this comparison only, and the seeds."""
+    text = f"Seeds {words.seeds(last.seeds)} were used for nothing else."
+    if last.test is None:
+        return text
+    return f"On the test split, read once: {effect(last.test.arms[0], last.test)}. {text}"
 
 
 def confirmation(asked: Confirmation) -> str:

@@ -24,27 +24,32 @@ from orchestrator.report.pictures import Reader
 
 def campaign_page(record: Record) -> Document:
     """The whole campaign: answer, rounds, confirmations, headline, accidents, method."""
-    metric = record.campaign.metric
-    factors = ", ".join(f"{f.name} (`{f.key}`)" for f in record.campaign.factors) or "no factor"
-    blocks: list[Block] = [
-        Heading(record.campaign.name, 1),
-        Text(
-            f"Which of {factors} improves `{metric.name}`{words.unit(metric)} "
-            f"({words.good(metric)}) of `{record.campaign.training.target}`?"
-        ),
-        Text(sentences.answer(record), strong=True),
-    ]
-    if record.headline is not None:
-        blocks.append(tables.headline_table(record.headline))
-        blocks += _throughput(
-            record, record.headline.original, record.headline.final, record.headline.seeds
-        )
+    blocks: list[Block] = [Heading(record.campaign.name, 1), *campaign_summary(record)]
+    last = record.headline
+    if last is not None:
+        blocks += _throughput(record, last.original, last.final, last.seeds)
     picture = pictures.estimates(record)
     if picture is not None:
         blocks.append(picture)
     for turn in record.rounds:
         blocks += _round(record, turn)
     return (*blocks, *_reliability(record), *_method(record))
+
+
+def campaign_summary(record: Record) -> Document:
+    """The answer, the question, and the numbers of the headline: what one should see first."""
+    metric = record.campaign.metric
+    factors = ", ".join(f"{f.name} (`{f.key}`)" for f in record.campaign.factors) or "no factor"
+    question = (
+        f"Asked: which of {factors} improves `{metric.name}`{words.unit(metric)} "
+        f"({words.good(metric)}) of `{record.campaign.training.target}`?"
+    )
+    answer = Text(sentences.answer(record), strong=True)
+    last = record.headline
+    if last is None:
+        return (answer, Text(question))
+    test = Text(sentences.headline_test(last))
+    return (answer, test, Text(question), tables.headline_table(last))
 
 
 def ablation_page(

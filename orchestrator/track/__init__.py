@@ -1,0 +1,6 @@
+"""The record shown in MLflow. A view: written, never read back to decide anything."""
+
+from orchestrator.track.store import Unreachable
+from orchestrator.track.sync import sync
+
+__all__ = ["Unreachable", "sync"]

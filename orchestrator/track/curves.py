@@ -1,0 +1,64 @@
+"""Telemetry -> the points that MLflow draws: thinned so that nothing a reader could see is lost."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from orchestrator.nouns import Ints, Metric, Series, Telemetry
+from orchestrator.track.tree import is_test
+
+MOST_POINTS = 200
+"""Points per series. A chart of MLflow is 320 samples wide; 300 keep a campaign of 100 trials with
+ten series each below a minute (tests/track/test_curves.py names the measured rates)."""
+
+MOST_LAYERS = 24
+"""Per-layer series shown of one trial; the telemetry keeps all of them."""
+
+
+def points(
+    telemetry: Telemetry, metric: Metric, *, with_test: bool
+) -> Iterator[tuple[str, int, float]]:
+    """(name, optimizer step, value) of every series to show, finite values only.
+
+    Series on the test split are left out unless `with_test`. Of per-layer series the first
+    MOST_LAYERS are kept.
+    """
+    weights = {w for w in str(telemetry.header.get("weight_layers") or "").split(",") if w}
+    layers = 0
+    for name, series in telemetry.series.items():
+        if is_test(name, metric) and not with_test:
+            continue
+        if name.partition("/")[2] in weights:
+            layers += 1
+            if layers > MOST_LAYERS:
+                continue
+        kept = thinned(series)
+        for index in kept:
+            yield valid_name(name), int(series.steps[index]), float(series.values[index])
+
+
+def thinned(series: Series, limit: int = MOST_POINTS) -> Ints:
+    """Indices [<= limit] of the points to draw, ascending: per bucket the lowest and the highest.
+
+    First and last stay, so do spikes: the envelope of the curve is the same to the eye. What is not
+    finite cannot be drawn and goes.
+    """
+    finite = np.flatnonzero(np.isfinite(series.values))
+    if len(finite) <= limit:
+        return finite.astype(np.int64)
+    inner = np.array_split(finite[1:-1], (limit - 2) // 2)
+    extremes = [
+        bucket[[series.values[bucket].argmin(), series.values[bucket].argmax()]] for bucket in inner
+    ]
+    kept = np.concatenate([finite[:1], *extremes, finite[-1:]])
+    return np.unique(kept).astype(np.int64)
+
+
+def valid_name(name: str) -> str:
+    """`name` with what MLflow refuses replaced; it must also be a plain relative path."""
+    safe = re.sub(r"[^\w\-. :/]", "_", name, flags=re.ASCII)
+    return posixpath.normpath(safe).lstrip("./") or "_"

@@ -1,0 +1,164 @@
+"""The door to a tracking store: does it answer, is it initialised, where do artifacts lie.
+
+Everything is said explicitly to one MlflowClient; neither MLFLOW_RUN_ID nor an active run of the
+user's own has a say.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import logging
+import os
+import socket
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.nouns import Record
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment
+    from mlflow.tracking import MlflowClient
+
+KEY = "orchestrator.campaign"
+"""Experiment tag that says to which campaign folder an experiment belongs."""
+
+KNOCK_SECONDS = 3.0
+PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
+QUICK = {
+    # One retry and twenty seconds instead of MLflow's seven and two minutes: a campaign waits here.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "20",
+    # Read at MLflow's import: it would report our use to its makers.
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+class Unreachable(OrchestratorError):  # noqa: N818 - read as "except track.Unreachable"
+    """The tracking store does not answer; the campaign's own record is complete without it."""
+
+
+@contextmanager
+def connected(uri: str) -> Iterator[MlflowClient]:
+    """A client for `uri`, quickly or not at all.
+
+    Raises Unreachable for whatever goes wrong between here and the store, inside the block too.
+    """
+    _knock(uri)
+    before = {name: os.environ.get(name) for name in QUICK}
+    os.environ.update({k: v for k, v in QUICK.items() if before[k] is None})
+    try:
+        yield from _guarded(uri)
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+
+
+def _guarded(uri: str) -> Iterator[MlflowClient]:
+    from mlflow.exceptions import MlflowException
+    from mlflow.tracking import MlflowClient
+    from sqlalchemy.exc import SQLAlchemyError
+
+    # Migrations of a new store are told line by line otherwise.
+    for name in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        client = MlflowClient(tracking_uri=uri)
+        _initialise(client, uri)
+        yield client
+    except (MlflowException, SQLAlchemyError, OSError) as error:
+        first = str(error).strip().partition("\n")[0]
+        raise Unreachable(f"MLflow at {shown(uri)} failed: {first}", _REMEDY) from error
+
+
+_REMEDY = "check tracking_uri and the server; `report` feeds MLflow from the record at any time"
+
+
+def experiment(client: MlflowClient, record: Record, uri: str) -> Experiment:
+    """The campaign's experiment, made if need be.
+
+    It is called like the campaign; a second campaign of that name in another folder, or one whose
+    experiment the user deleted under this name, gets the key of its folder behind it.
+    """
+    folder = record.campaign.folder
+    key = hashlib.sha256(folder.encode()).hexdigest()[:8]
+    for name in (record.campaign.name, f"{record.campaign.name}-{key}"):
+        found = client.get_experiment_by_name(name)
+        if found is None:
+            made = client.create_experiment(name, _artifacts(record, uri, key), tags={KEY: key})
+            return client.get_experiment(made)
+        if found.tags.get(KEY) == key:
+            if found.lifecycle_stage == "deleted":
+                client.restore_experiment(found.experiment_id)
+            return found
+    raise Unreachable(
+        f"experiments {record.campaign.name!r} and {name!r} of another campaign are in the way.",
+        "rename the campaign, or name another tracking_uri",
+    )
+
+
+def shown(uri: str) -> str:
+    """The URI as it may be printed: no password, a file's path in full."""
+    if sqlite_file(uri) is not None:
+        return f"sqlite:///{sqlite_file(uri)}"
+    parts = urlsplit(uri)
+    if parts.password is None:
+        return uri
+    return uri.replace(f":{parts.password}@", ":***@")
+
+
+def is_server(uri: str) -> bool:
+    """Whether a browser can open the store itself."""
+    return urlsplit(uri).scheme in ("http", "https")
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The database file of a SQLite URI, absolute; None for any other store."""
+    scheme, _, path = uri.partition(":///")
+    return Path(path).resolve() if scheme.startswith("sqlite") and path else None
+
+
+def _knock(uri: str) -> None:
+    """Fail within seconds where nobody listens: database drivers alone would try for minutes."""
+    parts = urlsplit(uri)
+    port = parts.port or PORTS.get(parts.scheme.partition("+")[0])
+    if not parts.hostname or port is None:
+        return
+    try:
+        socket.create_connection((parts.hostname, port), timeout=KNOCK_SECONDS).close()
+    except OSError as error:
+        raise Unreachable(f"MLflow at {shown(uri)} does not answer: {error}", _REMEDY) from error
+
+
+def _initialise(client: MlflowClient, uri: str) -> None:
+    """Open the store once, one process at a time: two that create a SQLite file at once both die.
+
+    Write-ahead logging is a property of the file and halves the waits of readers and writers.
+    """
+    file = sqlite_file(uri)
+    if file is None:
+        client.search_experiments(max_results=1)
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{file}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        client.search_experiments(max_results=1)
+        with sqlite3.connect(file) as database:
+            database.execute("PRAGMA journal_mode=WAL")
+        database.close()
+
+
+def _artifacts(record: Record, uri: str, key: str) -> str | None:
+    """Where files go: a server decides itself; beside a SQLite file; else with the campaign."""
+    if is_server(uri):
+        return None
+    file = sqlite_file(uri)
+    folder = file.parent / "mlartifacts" if file else Path(record.campaign.folder) / "mlartifacts"
+    return (folder / key).as_uri()

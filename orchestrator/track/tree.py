@@ -1,0 +1,362 @@
+"""Record -> the runs that MLflow should show: campaign > ablation > arm > trial, in reading order.
+
+Pure: no MLflow in here. `sync` makes a store equal to this tree.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from orchestrator.nouns import (
+    Ablation,
+    AblationResult,
+    Arm,
+    Comparison,
+    Comparisons,
+    Direction,
+    Metric,
+    Outcome,
+    Overrides,
+    Page,
+    Plan,
+    Record,
+    Round,
+    Status,
+    Trial,
+    Verdict,
+)
+
+RUN_STATUS = {
+    Status.DONE: "FINISHED",
+    Status.DIVERGED: "FINISHED",  # a result, not an accident: its tag `ended` says what it was
+    Status.TIMED_OUT: "KILLED",
+    Status.FAILED: "FAILED",
+    Status.LOST: "KILLED",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One run as it should be. `id` is unique within a campaign; parents come before children.
+
+    `params` hold only what differs from the baseline. `files` are artifacts by path. `start` and
+    `end` are unix seconds, None where nobody knows. A node with a `trial` shows its curves.
+    """
+
+    id: str
+    parent: str | None
+    kind: str
+    name: str
+    status: str = "RUNNING"
+    start: float | None = None
+    end: float | None = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    tags: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    trial: Trial | None = None
+    with_test: bool = False
+
+
+def tree(record: Record, pages: Mapping[str, Page]) -> tuple[Node, ...]:
+    """Every run of the campaign, parents first; times of parents span those of their trials."""
+    nodes = [_campaign(record, pages)]
+    for turn in record.rounds:
+        nodes += [*_baseline(record, turn), *_ablations(record, turn, pages)]
+        nodes += _confirmation(record, turn)
+    nodes += _headline(record)
+    return _spanned(nodes)
+
+
+def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
+    training, last = record.campaign.training, record.headline
+    metrics: dict[str, float] = {}
+    if last is not None:
+        for compared in (last.validation, last.test):
+            if compared is not None:
+                metrics |= _effect(compared.arms[0], compared)
+    shown: dict[str, bytes] = {}
+    for name, page in pages.items():
+        shown[f"report/{name or 'report'}.html"] = page.html.encode()
+    return _with_page(
+        Node(
+            id="campaign",
+            parent=None,
+            kind="campaign",
+            name=f"campaign {record.campaign.name}",
+            status="FINISHED" if record.ending else "RUNNING",
+            tags={
+                "program": f"{training.kind}: {training.target}",
+                "code": training.code,
+                "ending": record.ending,
+                "verdict": _adopted(record),
+            },
+            metrics=metrics,
+            files=shown,
+        ),
+        pages.get(""),
+    )
+
+
+def _adopted(record: Record) -> str:
+    asked = [r.confirmation for r in record.rounds if r.confirmation and r.confirmation.adopted]
+    if not asked:
+        return "nothing adopted" if record.ending else ""
+    return "adopted " + ", ".join(f"{key}={value}" for key, value in asked[-1].arm.overrides)
+
+
+def _headline(record: Record) -> Iterator[Node]:
+    last = record.headline
+    if last is None:
+        return
+    top = Node("headline", "campaign", "headline", "headline final against original", "FINISHED")
+    compared = last.validation.arms[0]
+    metrics = _effect(compared, last.validation)
+    if last.test is not None:
+        metrics |= _effect(last.test.arms[0], last.test)
+    yield replace(top, metrics=metrics)
+    sides = (("original", last.original, _control(last.validation)), ("final", last.final, metrics))
+    for number, (name, arm, values) in enumerate(sides, start=1):
+        label = f"headline.{number}"
+        node = _arm(record, "headline", label, name, arm, last.original, last.seeds)
+        yield replace(node, metrics=values)
+        yield from _trials(record, node, arm, last.original, last.seeds, with_test=True)
+
+
+def _baseline(record: Record, turn: Round) -> Iterator[Node]:
+    """The round's baseline: it belongs to all of the round's ablations."""
+    label = f"r{turn.number}-a0"
+    node = _arm(record, "campaign", label, "baseline", turn.baseline, turn.baseline, turn.seeds)
+    findings = ", ".join(f.rule for f in turn.findings)
+    if turn.results:
+        node = replace(node, metrics=_control(turn.results[0].comparisons))
+    yield replace(node, tags={**node.tags, "findings": findings or "none"})
+    yield from _trials(record, node, turn.baseline, turn.baseline, turn.seeds)
+
+
+def _ablations(record: Record, turn: Round, pages: Mapping[str, Page]) -> Iterator[Node]:
+    results = {r.ablation: r for r in turn.results}
+    if turn.plan is None:
+        return
+    for number, ablation in enumerate(turn.plan.ablations, start=1):
+        label, result = f"r{turn.number}-a{number}", results.get(ablation.name)
+        tags = {"factor": ablation.factor.name, "hypothesis": ablation.hypothesis.claim}
+        if result is not None:
+            tags |= {
+                "verdict": f"hypothesis {result.support.value}",
+                "reason": result.support_reason,
+            }
+        top = Node(
+            id=f"r{turn.number}/{ablation.name}",
+            parent="campaign",
+            kind="ablation",
+            name=f"{label} {ablation.factor.name}",
+            status="RUNNING" if result is None else "FINISHED",
+            tags=tags,
+        )
+        page = pages.get(ablation.name)
+        yield _with_page(top, page)
+        yield from _arms(record, turn.plan, ablation, result, page, top.id, label)
+
+
+def _arms(
+    record: Record, plan: Plan, ablation: Ablation, result: AblationResult | None,
+    page: Page | None, parent: str, label: str,
+) -> Iterator[Node]:  # fmt: skip
+    verdicts = {v.arm: v for v in result.verdicts} if result else {}
+    compared = {c.arm: c for c in result.comparisons.arms} if result else {}
+    for number, arm in enumerate(ablation.arms, start=1):
+        node = _arm(record, parent, f"{label}.{number}", arm.name, arm, plan.baseline, plan.seeds)
+        if result is not None and arm.name in compared:
+            node = replace(
+                node,
+                metrics=_effect(compared[arm.name], result.comparisons),
+                tags={**node.tags, **_verdict(verdicts.get(arm.name), page)},
+            )
+        yield node
+        yield from _trials(record, node, arm, plan.baseline, plan.seeds)
+
+
+def _confirmation(record: Record, turn: Round) -> Iterator[Node]:
+    asked = turn.confirmation
+    if asked is None:
+        return
+    label, said = f"r{turn.number}-b", "confirmed" if asked.adopted else "not confirmed"
+    top = Node(
+        id=f"r{turn.number}/confirmation",
+        parent="campaign",
+        kind="confirmation",
+        name=f"{label} confirmation of {asked.arm.name}",
+        status="FINISHED",
+        tags={"verdict": said, "reason": asked.reason},
+        metrics=_effect(asked.comparisons.arms[0], asked.comparisons),
+    )
+    yield top
+    sides = (
+        ("baseline", asked.baseline, _control(asked.comparisons)),
+        (asked.arm.name, asked.arm, top.metrics),
+    )
+    for number, (name, arm, values) in enumerate(sides, start=1):
+        tag = f"{label}.{number}"
+        node = _arm(record, top.id, tag, name, arm, asked.baseline, asked.seeds)
+        yield replace(node, metrics=values)
+        yield from _trials(record, node, arm, asked.baseline, asked.seeds)
+
+
+def _arm(
+    record: Record, parent: str, label: str, name: str, arm: Arm, baseline: Arm,
+    seeds: tuple[int, ...],
+) -> Node:  # fmt: skip
+    ended = record.of(arm, seeds)
+    config = json.dumps(json.loads(arm.config), indent=2).encode() if arm.config else b""
+    return Node(
+        id=f"{parent}/{label}",
+        parent=parent,
+        kind="arm",
+        name=f"{label} {name}",
+        status="FINISHED" if seeds and len(ended) == len(seeds) else "RUNNING",
+        params=_params(arm.overrides, baseline.overrides),
+        files={"config.json": config} if config else {},
+    )
+
+
+def _trials(
+    record: Record, parent: Node, arm: Arm, baseline: Arm, seeds: tuple[int, ...],
+    *, with_test: bool = False,
+) -> Iterator[Node]:  # fmt: skip
+    """The ended trials of an arm. Only the headline shows the test split, which is read once."""
+    width = len(str(max(t.seed for t in record.trials.values()))) if record.trials else 1
+    metric = record.campaign.metric
+    for trial, outcome in record.of(arm, seeds):
+        tags = {"arm": parent.name, "ended": outcome.status.value, "identity": trial.identity}
+        if outcome.reason:
+            tags["reason"] = outcome.reason
+        yield Node(
+            id=f"{parent.id}/{trial.seed}",
+            parent=parent.id,
+            kind="trial",
+            name=f"{parent.name} seed {trial.seed:0{width}d}",
+            status=RUN_STATUS[outcome.status],
+            start=outcome.started or None,
+            end=outcome.started + outcome.seconds if outcome.started else None,
+            params=_params(arm.overrides, baseline.overrides) | {"seed": str(trial.seed)},
+            tags=tags,
+            metrics=_last_values(outcome, None if with_test else metric),
+            trial=trial if outcome.status.is_result else None,
+            with_test=with_test,
+        )
+
+
+def _last_values(outcome: Outcome, metric: Metric | None) -> dict[str, float]:
+    """What the trial logged last, without the test split of `metric`; and what it cost."""
+    kept = {k: v for k, v in outcome.metrics.items() if metric is None or not is_test(k, metric)}
+    return {k: v for k, v in kept.items() if math.isfinite(v)} | {"seconds": outcome.seconds}
+
+
+def is_test(name: str, metric: Metric) -> bool:
+    """Whether `name` was measured on the test split."""
+    return name == metric.test_name or name.startswith("test/")
+
+
+def _effect(c: Comparison, comparisons: Comparisons) -> dict[str, float]:
+    """An arm's statistics under names of their own; difference = arm - baseline, not oriented."""
+    metric = comparisons.metric
+    sign = 1.0 if metric.direction is Direction.MAX else -1.0
+    ends = sorted((sign * c.interval.low, sign * c.interval.high))
+    p = c.p_better if c.mean_difference >= 0 else c.p_worse
+    values = {
+        f"{metric.name}.mean": c.mean,
+        f"{metric.name}.sd": c.sd,
+        f"{metric.name}.difference": sign * c.mean_difference,
+        f"{metric.name}.ci_low": ends[0],
+        f"{metric.name}.ci_high": ends[1],
+        f"{metric.name}.p_adjusted": p,
+        "n": float(c.n_pairs),
+        "diverged": float(c.n_diverged),
+    }
+    return _readable(values)
+
+
+def _control(comparisons: Comparisons) -> dict[str, float]:
+    """The baseline's statistics."""
+    name = comparisons.metric.name
+    values = {
+        f"{name}.mean": comparisons.baseline_mean,
+        f"{name}.sd": comparisons.baseline_sd,
+        "n": float(comparisons.baseline_n),
+    }
+    return _readable(values)
+
+
+def _readable(values: Mapping[str, float]) -> dict[str, float]:
+    """Four digits, as MLflow prints every one of them; the record keeps the exact numbers."""
+    return {k: float(f"{v:.4g}") for k, v in values.items() if math.isfinite(v)}
+
+
+def _verdict(verdict: Verdict | None, page: Page | None) -> dict[str, str]:
+    """The verdict as tags, in the words of the page's own table."""
+    if verdict is None:
+        return {}
+    said = verdict.call.value
+    if page is not None and page.columns and page.columns[-1] == "verdict":
+        said = next((row[-1] for row in page.rows if row[0] == verdict.arm), said)
+    return {"verdict": said, "reason": verdict.reason, "next": verdict.next_act}
+
+
+def _params(overrides: Overrides, baseline: Overrides) -> dict[str, str]:
+    return {
+        key: "null" if value is None else str(value)
+        for key, value in overrides
+        if (key, value) not in baseline
+    }
+
+
+def _with_page(node: Node, page: Page | None) -> Node:
+    if page is None:
+        return node
+    name = "report.html" if node.kind == "campaign" else f"{page.name}.html"
+    shown = dict(page.figures) | ({} if node.kind == "campaign" else {name: page.html.encode()})
+    return replace(
+        node,
+        note=page.summary,
+        files={**node.files, **shown},
+        columns=page.columns,
+        rows=page.rows,
+    )
+
+
+def _spanned(nodes: list[Node]) -> tuple[Node, ...]:
+    """Give each parent the span of what lies below it, and siblings starts in reading order.
+
+    MLflow nests runs only when they are sorted by their start, so the start is the order: trials
+    that began at the same time on two workers must not swap their arms.
+    """
+    spans = {n.id: (n.start, n.end) for n in nodes}
+    for node in reversed(nodes):  # children come after parents
+        start, end = spans[node.id]
+        if node.parent is not None:
+            first, last = spans[node.parent]
+            spans[node.parent] = (_least(first, start), _most(last, end))
+    latest: dict[str, float] = {}
+    placed = []
+    for node in nodes:
+        start, end = spans[node.id]
+        if start is not None and node.parent is not None and node.trial is None:
+            start = max(start, latest.get(node.parent, 0.0) + 0.001)
+            latest[node.parent] = start
+        placed.append(replace(node, start=start, end=end))
+    return tuple(placed)
+
+
+def _least(a: float | None, b: float | None) -> float | None:
+    return b if a is None else a if b is None else min(a, b)
+
+
+def _most(a: float | None, b: float | None) -> float | None:
+    return b if a is None else a if b is None else max(a, b)
