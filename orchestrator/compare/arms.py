@@ -197,13 +197,14 @@ def _flags(
 ) -> tuple[str, ...]:
     differences = paired_differences(values)[j]
     delta = metric.delta
+    same_fate = c.n_only_arm_diverged + c.n_only_baseline_diverged == 0
     inside = delta is not None and -delta < c.interval.low and c.interval.high < delta
     fragile = c.n_pairs >= 5 and any(
         p <= alpha and exact_p is not None and exact_p > alpha
         for p, exact_p in ((c.p_better, c.p_exact_better), (c.p_worse, c.p_exact_worse))
     )
     facts = {
-        flags.IDENTICAL: c.n_pairs >= 1 and not np.nan_to_num(differences).any(),
+        flags.IDENTICAL: c.n_pairs >= 1 and same_fate and not np.nan_to_num(differences).any(),
         flags.ZERO_VARIANCE: c.se == 0,
         flags.COARSE: bool(at.coarse[j]),
         flags.FRAGILE: fragile,

@@ -52,7 +52,8 @@ def reason(call: Call, c: Comparison, of: Comparisons) -> str:
     elif call is Call.WORSE:
         told = [f"{worse} for worse"]
     elif call is Call.EQUIVALENT:
-        told = [] if c.p_equivalent is None else [f"{p_is(c.p_equivalent)} for beyond delta"]
+        beyond = f"for a difference beyond delta = {of.metric.delta}"
+        told = [] if c.p_equivalent is None else [f"{p_is(c.p_equivalent)} {beyond}"]
     if c.n_pairs < forecast.FEWEST_SEEDS and call is Call.WORSE:
         told = []
     elif c.n_pairs < forecast.FEWEST_SEEDS:
@@ -74,7 +75,7 @@ _FLAG_WORDS = {
     flags.ZERO_VARIANCE: "the differences do not vary",
     flags.COARSE: "the metric's step is as large as the spread",
     flags.FRAGILE: "fragile: the exact sign-flip test does not agree",
-    flags.NEGLIGIBLE: "smaller than delta",
+    flags.NEGLIGIBLE: "the whole interval is smaller than delta",
     flags.VARIANCE_OUTLIER: "its spread is far from the other arms'",
     flags.BASELINE_MISSING: "some seeds are unusable: the baseline has no result on them",
 }

@@ -31,4 +31,6 @@ def probability_superior(arm: Floats, baseline: Floats) -> float:
     """P(one run of the arm beats one run of the baseline), ties half: Mann-Whitney U / (n m)."""
     if not (len(arm) and len(baseline)):
         return np.nan
-    return float((np.sign(arm[:, None] - baseline[None, :]).mean() + 1) / 2)
+    ordered = np.sort(baseline)
+    below = np.searchsorted(ordered, arm, "left") + np.searchsorted(ordered, arm, "right")
+    return float(below.mean() / (2 * len(baseline)))

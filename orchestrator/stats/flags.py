@@ -1,7 +1,7 @@
 """Words a Comparison carries beside its numbers; a verdict, or its reader, needs to know them."""
 
 IDENTICAL = "identical"
-"""Every pair differs by exactly nothing: the factor is probably not wired up."""
+"""Every pair differs by nothing and shares its fate: the factor is probably not wired up."""
 
 ZERO_VARIANCE = "zero_variance"
 """The differences do not vary at all, so t means nothing; the exact sign-flip p decides."""

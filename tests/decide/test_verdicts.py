@@ -1,10 +1,13 @@
 import dataclasses
+import json
 import math
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from orchestrator.compare import compare
+from orchestrator.compare import as_json, compare
 from orchestrator.decide import candidate, confirmed, judge, ranking
 from orchestrator.nouns import AblationResult, Call, Direction, Metric, Support
 from orchestrator.stats import flags
@@ -158,6 +161,12 @@ def test_an_identical_arm_is_equivalent_with_a_warning():
     assert "reaches the training code" in said.next_act
 
 
+def test_an_arm_that_equals_the_baseline_but_diverges_is_unstable():
+    row = BASE.copy()
+    row[3] = NAN
+    assert verdict(row).call is Call.UNSTABLE
+
+
 def test_equal_differences_below_five_seeds_are_inconclusive_until_five():
     said = verdict(BASE[:3] + 0.5)
     assert (said.call, said.seeds_needed) == (Call.INCONCLUSIVE, (2, 2))
@@ -299,3 +308,37 @@ def test_flags_reach_the_reason():
     found = look(BASE[:5] + d)
     assert flags.FRAGILE in found.arms[0].flags
     assert "fragile" in judge(found)[0].reason
+
+
+# --- anything goes --------------------------------------------------------------------------------
+
+ODD = st.sampled_from(
+    [None, NAN, math.inf, -math.inf, 0.0, 1.0, 1.0, 1.5, 0.1 + 0.2, 0.3, 1e9, 1e99]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(1, 14).flatmap(
+        lambda n: st.lists(st.lists(ODD, min_size=n, max_size=n), min_size=1, max_size=5)
+    ),
+    st.sampled_from([None, 0.5]),
+    st.sampled_from([0.0, 0.5, 3.0]),
+    st.sampled_from([Direction.MIN, Direction.MAX]),
+)
+def test_no_legal_input_raises_or_warns(table, delta, resolution, direction):
+    metric = Metric("x", direction, delta=delta, resolution=resolution)
+    rows = [{s: v for s, v in enumerate(row) if v is not None} for row in table]
+    arms = {f"arm{j}": row for j, row in enumerate(rows[1:])}
+    found = compare(metric, rows[0], arms, alpha=0.05)
+    verdicts = judge(found, alpha_screen=0.2)
+    assert sorted(ranking(found, verdicts)) == sorted([*arms, "baseline"])
+    json.dumps(as_json(found, verdicts, ranking(found, verdicts)), allow_nan=False)
+    for c, said in zip(found.arms, verdicts, strict=True):
+        assert (said.seeds_needed is None) == (said.call is not Call.INCONCLUSIVE)
+        assert said.seeds_needed is None or 0 < said.seeds_needed[0] <= said.seeds_needed[1]
+        if c.n_only_arm_diverged > c.n_only_baseline_diverged or c.n_pairs < 3:
+            assert said.call not in (Call.BETTER, Call.EQUIVALENT)
+            assert not said.is_candidate
+        assert "nan" not in said.reason + said.next_act
+        confirmed(dataclasses.replace(found, arms=(c,)))
