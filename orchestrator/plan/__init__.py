@@ -1,0 +1,18 @@
+"""Hypotheses become a plan: levels, arms, seeds, cost, and the check that one variable differs."""
+
+from orchestrator.plan.cost import cost
+from orchestrator.plan.levels import levels
+from orchestrator.plan.preflight import diff, freeze
+from orchestrator.plan.rounds import foresee, plan_round
+from orchestrator.plan.seeds import headline_seeds, seed_block
+
+__all__ = [
+    "cost",
+    "diff",
+    "foresee",
+    "freeze",
+    "headline_seeds",
+    "levels",
+    "plan_round",
+    "seed_block",
+]

@@ -1,0 +1,201 @@
+"""A round's plan: one ablation per hypothesis, explicit arms, what the budget pays for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from orchestrator.nouns import (
+    Ablation,
+    Arm,
+    Campaign,
+    Factor,
+    Hypothesis,
+    Move,
+    Plan,
+    Scalar,
+    Telemetry,
+)
+from orchestrator.plan.levels import Facts, levels
+from orchestrator.plan.seeds import seed_block
+from orchestrator.plan.thresholds import unclipped_norms
+
+LIKELY = {
+    "lr": Move.EITHER,
+    "weight_decay": Move.UP,
+    "dropout": Move.UP,
+    "warmup": Move.UP,
+    "clip": Move.EITHER,
+}
+"""What is most often tried with a factor, before anything was measured; else both sides."""
+
+
+def plan_round(
+    campaign: Campaign,
+    *,
+    number: int,
+    baseline: Arm,
+    hypotheses: Sequence[Hypothesis],
+    telemetries: Sequence[Telemetry],
+    spent: int | None = None,
+) -> Plan:
+    """The ablations of round `number`: arms against `baseline`, each of them on every seed.
+
+    `telemetries` are the baseline's, `spent` the trials run so far (None: the baseline's alone).
+    No product of factors: every arm differs from the baseline in one factor. At most
+    `protocol.max_hypotheses` ablations, and only as many arms as `budget.trials` pays for together
+    with a confirmation; what is left out is told in the notes.
+    """
+    facts = measured(telemetries)
+    drawn, notes = _ablations(campaign, baseline, hypotheses, facts)
+    known = campaign.protocol.seeds if spent is None else spent
+    kept, trimmed = _affordable(campaign, drawn, known)
+    return _plan(campaign, number, baseline, kept, [*notes, *trimmed])
+
+
+def foresee(campaign: Campaign) -> Plan:
+    """What round 1 may launch: for every mapped factor the move that is most likely to come.
+
+    Nothing was measured, so levels that take a measurement are told in the notes instead, and
+    neither `max_hypotheses` nor the budget is applied: the findings will choose.
+    """
+    hypotheses = [
+        Hypothesis(
+            finding="",
+            factor=factor.name,
+            move=LIKELY.get(factor.name, Move.EITHER),
+            claim=f"changing {factor.name} improves {campaign.metric.name}",
+            why="not measured yet",
+            signal="",
+            signal_move=Move.EITHER,
+        )
+        for factor in campaign.factors
+        if factor.levels or factor.name in LIKELY
+    ]
+    unlimited = replace(
+        campaign, protocol=replace(campaign.protocol, max_hypotheses=max(1, len(hypotheses)))
+    )
+    drawn, notes = _ablations(unlimited, Arm("baseline"), hypotheses, measured(()))
+    return _plan(campaign, 1, Arm("baseline"), drawn, notes)
+
+
+def measured(telemetries: Sequence[Telemetry]) -> Facts:
+    """What the rules for levels take from the baseline; `clip_on` is for the factor to say."""
+    sums = [float(np.sum(t["lr"].values)) for t in telemetries if "lr" in t]
+    ends = [int(s.steps[-1]) + 1 for t in telemetries for s in t.series.values() if len(s)]
+    names = [str(t.header["optimizer"]) for t in telemetries if t.header.get("optimizer")]
+    return Facts(
+        grad_norms=unclipped_norms(telemetries),
+        total_steps=max(ends, default=None),
+        clip_on=False,
+        optimizer=names[0] if names else "",
+        lr_sum=float(np.median(sums)) if sums else None,
+    )
+
+
+def _ablations(
+    campaign: Campaign, baseline: Arm, hypotheses: Sequence[Hypothesis], facts: Facts
+) -> tuple[list[Ablation], list[str]]:
+    factors = {factor.name: factor for factor in campaign.factors}
+    drawn: dict[str, Ablation] = {}
+    notes = []
+    for hypothesis in hypotheses:
+        name, move = hypothesis.factor, hypothesis.move
+        if len(drawn) == campaign.protocol.max_hypotheses or name in drawn:
+            notes.append(f"left for a later round: {name} {move.value} ({hypothesis.finding})")
+            continue
+        factor = _present(factors[name], baseline)
+        values = levels(
+            factor,
+            move,
+            grad_norms=facts.grad_norms,
+            total_steps=facts.total_steps,
+            clip_on=bool(factor.baseline),
+            optimizer=facts.optimizer,
+            lr_sum=facts.lr_sum,
+        )
+        if values:
+            arms = tuple(_arm(factor, value, baseline) for value in values)
+            drawn[name] = Ablation(name, hypothesis, factor, arms)
+        else:
+            notes.append(_no_level(factor, move))
+    return list(drawn.values()), notes
+
+
+def _present(factor: Factor, baseline: Arm) -> Factor:
+    """The factor at the baseline's present level: what was adopted, else the original's."""
+    return replace(factor, baseline=dict(baseline.overrides).get(factor.key, factor.baseline))
+
+
+def _arm(factor: Factor, value: Scalar, baseline: Arm) -> Arm:
+    overrides = dict(baseline.overrides) | {factor.key: value}
+    return Arm(f"{factor.name}={spelled(value)}", tuple(sorted(overrides.items())))
+
+
+def spelled(value: Scalar) -> str:
+    """A level as it stands in an arm's name."""
+    if value is None:
+        return "none"
+    if isinstance(value, float) and float(f"{value:g}") == value:
+        return f"{value:g}"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _no_level(factor: Factor, move: Move) -> str:
+    way = {Move.UP: "up from", Move.DOWN: "down from", Move.EITHER: "on either side of"}[move]
+    where = f"{factor.name}: no level lies {way} {spelled(factor.baseline)}"
+    if factor.levels:
+        return f"{where} among factors.{factor.name}.levels"
+    if factor.name == "clip":
+        return f"{where} that the recorded gradient norms can tell"
+    if factor.name == "warmup":
+        return f"{where} before the number of steps has been measured"
+    return where
+
+
+def _affordable(
+    campaign: Campaign, drawn: Sequence[Ablation], spent: int
+) -> tuple[list[Ablation], list[str]]:
+    """The ablations that the budget pays for, the first ones first, and what was left out."""
+    seeds, confirming = campaign.protocol.seeds, 2 * campaign.protocol.confirm_seeds
+    budget = campaign.budget.trials
+    room = max(0, (budget - spent - confirming) // seeds)
+    wanted = sum(len(ablation.arms) for ablation in drawn)
+    if wanted <= room:
+        return list(drawn), []
+    kept: list[Ablation] = []
+    left_out: list[str] = []
+    for ablation in drawn:
+        arms = ablation.arms[:room]
+        room -= len(arms)
+        left_out += [arm.name for arm in ablation.arms[len(arms) :]]
+        if arms:
+            kept.append(replace(ablation, arms=arms))
+    note = (
+        f"budget.trials={budget} leaves {max(0, budget - spent)} trials, of which a confirmation "
+        f"takes {confirming}; left out: {', '.join(left_out)}. "
+        f"budget.trials={spent + confirming + wanted * seeds} would pay for all {wanted} arms"
+    )
+    return kept, [note]
+
+
+def _plan(
+    campaign: Campaign,
+    number: int,
+    baseline: Arm,
+    ablations: Sequence[Ablation],
+    notes: Sequence[str],
+) -> Plan:
+    protocol = campaign.protocol
+    return Plan(
+        round=number,
+        baseline=baseline,
+        ablations=tuple(ablations),
+        seeds=seed_block(protocol, number=number, stage="screen"),
+        confirm_seeds=seed_block(protocol, number=number, stage="confirm"),
+        alpha=protocol.alpha,
+        alpha_screen=protocol.alpha_screen,
+        notes=tuple(notes),
+    )
