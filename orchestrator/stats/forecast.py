@@ -51,8 +51,9 @@ def seeds_to_detect(effect: float, *, alpha: float, power: float = 0.8) -> int:
     """
 
     def found(n: int) -> bool:
-        limit = -stdtrit(n - 1, alpha)
-        return float(nctdtr(n - 1, effect * math.sqrt(n), limit)) <= 1 - power
+        limit, shift = float(-stdtrit(n - 1, alpha)), effect * math.sqrt(n)
+        missed = float(nctdtr(n - 1, shift, limit))  # NaN where it is too small for scipy
+        return shift > limit if math.isnan(missed) else missed <= 1 - power
 
     return _smallest(found)
 

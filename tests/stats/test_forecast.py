@@ -44,6 +44,11 @@ def test_seeds_to_detect_an_effect_of_given_size(effect, n):
     assert stats.nct.sf(limit, n - 1, effect * math.sqrt(n)) >= 0.8
 
 
+@pytest.mark.parametrize("effect", [38 / math.sqrt(1000), 1e3, 1e12])
+def test_an_enormous_effect_needs_few_seeds(effect):
+    assert 3 <= seeds_to_detect(effect, alpha=0.05) <= 7
+
+
 def test_the_forecast_stops_where_nobody_would_go():
     assert seeds_to_detect(0.0, alpha=0.05) == MOST_SEEDS
     assert seeds_for_verdict(1.0, 1e-9, alpha=0.05, k=2, pooled_arms=2) == MOST_SEEDS
