@@ -85,7 +85,7 @@ def _confounded(
     keys = ", ".join(key for key, _, _ in others)
     return OrchestratorError(
         f"arm {arm.name!r} was to change only {factor.key}, but also changes {told}.",
-        f"pin {keys} in the baseline, or declare it under factors.{factor.name}.moves_with",
+        f"pin {keys} in the baseline, or declare it under factors.{factor.name}.moves_with.",
     )
 
 
