@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -67,18 +68,17 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=24)
     parser.add_argument("--workers", type=int, default=2)
     options = parser.parse_args()
+    how_many = options.trials, options.workers
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "program.py").write_text(PROGRAM)
-        first = measured(lambda: by_launcher(folder, "isolated", 1, options.workers))
+        first = measured(partial(by_launcher, folder, "isolated", 1, options.workers))
         costs = {
-            launcher: measured(lambda: by_launcher(folder, launcher, options.trials, options.workers))  # noqa: B023
+            launcher: measured(partial(by_launcher, folder, launcher, *how_many))
             for launcher in ("isolated", "joblib")
         }
-        costs["subprocess each"] = measured(
-            lambda: by_subprocess(folder, options.trials, options.workers)
-        )
-    report(costs, first, options.trials, options.workers)
+        costs["subprocess each"] = measured(partial(by_subprocess, folder, *how_many))
+    report(costs, first, *how_many)
 
 
 def by_launcher(folder: Path, launcher: str, trials: int, workers: int) -> None:
@@ -128,7 +128,7 @@ def cpu_seconds() -> float:
 
 def report(costs: dict[str, Cost], first: Cost, trials: int, workers: int) -> None:
     base = costs["isolated"]
-    print(f"{trials} trivial torch trials, {workers} at once, {platform.processor()}, ")
+    print(f"{trials} trivial torch trials, {workers} at once")
     print(f"python {platform.python_version()}, {os.cpu_count()} cores\n")
     print(f"{'':18}{'wall s':>9}{'ratio':>8}{'CPU s':>9}{'ratio':>8}")
     for name, cost in costs.items():

@@ -6,6 +6,7 @@ results of the others with it. The files in the trials' folders are the truth.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ def launch(
     time, with the caller waiting here; what it raises is raised here when the batch is through.
     """
     different = {trial.identity: trial for trial in trials}
+    for trial in different.values():
+        _lose_if_spent(campaign, trial)
     watcher = _Watcher(campaign, different.values(), on_outcome)
     watcher.look()
     pending = watcher.pending()
@@ -82,6 +85,19 @@ def _start_again(campaign: Campaign, trial: Trial) -> None:
         if outcome is not None and _is_final(campaign, outcome):
             return
         _start(campaign, [trial])
+
+
+def _lose_if_spent(campaign: Campaign, trial: Trial) -> None:
+    """Do not begin again what took us along in every attempt, as a killed in-process trial does."""
+    files = TrialFiles(trial.folder)
+    if not files.outcome.exists() and files.count_attempts() >= campaign.budget.attempts:
+        _lose(trial, "it ended without a record, and so did whoever launched it")
+
+
+def _lose(trial: Trial, reason: str) -> None:
+    files = TrialFiles(trial.folder)
+    attempts = files.count_attempts()
+    files.write_outcome(Outcome(trial.identity, Status.LOST, {}, 0.0, attempts, reason))
 
 
 class _Watcher:
@@ -166,18 +182,18 @@ def _start(campaign: Campaign, trials: Sequence[Trial]) -> None:
             reason += f"; {said}"
     for trial, its in zip(trials, files, strict=True):
         if not its.outcome.exists():
-            count = its.count_attempts()
-            its.write_outcome(Outcome(trial.identity, Status.LOST, {}, 0.0, count, reason))
+            _lose(trial, reason)
 
 
 def _job(campaign: Campaign, trial: Trial) -> Job:
-    has_own_limit = campaign.launcher == "isolated"
+    limit = 60 * campaign.budget.trial_minutes
+    is_ours = campaign.launcher != "isolated" and math.isfinite(limit)
     return Job(
         trial=trial,
         training=campaign.training,
         metric=campaign.metric.name,
         workers=1 if campaign.launcher in WHOLE_MACHINE else campaign.workers,
-        limit_seconds=None if has_own_limit else 60 * campaign.budget.trial_minutes,
+        limit_seconds=limit if is_ours else None,
     )
 
 
@@ -238,8 +254,8 @@ def _launcher_overrides(campaign: Campaign) -> list[str]:
         tokens.append(f"hydra.launcher.preload=[{','.join(names)}]")
     return [
         f"hydra/launcher={campaign.launcher}",
-        "hydra/hydra_logging=disabled",
-        "hydra/job_logging=disabled",
+        "hydra/hydra_logging=none",
+        "hydra/job_logging=none",
         "hydra.output_subdir=null",
         hydra_override("hydra.sweep.dir", str(Path(campaign.folder, "trials"))),
         *tokens,

@@ -29,7 +29,9 @@ from orchestrator.launch.compose import canonical, differences, hydra_aside, hyd
 from orchestrator.launch.files import Job, TrialFiles
 from orchestrator.launch.surroundings import surroundings
 from orchestrator.nouns import Outcome, Status
+from orchestrator.telemetry import recordings
 
+ROOM = str(Path(__file__).parent)
 TRACEBACK_LINES = 12  # in an outcome's reason; all of it is in the trial's output
 
 
@@ -56,6 +58,7 @@ def run(config: DictConfig) -> dict[str, Any]:
     except BaseException as raised:
         traceback.print_exc()
         error = raised
+    recordings.close_all()
     metrics = files.read_metrics() | numbers_in(returned, job.metric)
     status, reason = judged(job.metric, metrics, error, returned)
     outcome = Outcome(
@@ -185,7 +188,10 @@ def _is_normal_exit(error: BaseException) -> bool:
 def _told(error: BaseException) -> str:
     import torch
 
-    text = "".join(traceback.format_exception(error)).strip()
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(ROOM):
+        trace = trace.tb_next  # the user's frames are what helps
+    text = "".join(traceback.format_exception(type(error), error, trace)).strip()
     tail = "\n".join(text.splitlines()[-TRACEBACK_LINES:])
     if isinstance(error, MemoryError | torch.cuda.OutOfMemoryError):
         return f"out of memory: {_headline(error)}\n{tail}"

@@ -77,6 +77,8 @@ def _process() -> Iterator[None]:
         os.environ.update(environment)
         sys.argv[:], sys.path[:] = arguments, path
         os.chdir(folder)
+        for handler in set(root.handlers) - set(handlers):
+            handler.close()
         root.handlers[:] = handlers
         root.setLevel(level)
 
