@@ -108,11 +108,15 @@ def unequal(row: int, factor: float) -> Callable[[np.random.Generator], bool]:
     return happens
 
 
-def bad_skew(rng: np.random.Generator) -> bool:
+def bad_skew(k: int) -> Callable[[np.random.Generator], bool]:
     """One arm equals the baseline on average, but is usually good and rarely very bad."""
-    values = table(rng, 4, 5)
-    values[1] = -2 * log_normal(rng, (1, 5))[0]
-    return any(better(look(values)))
+
+    def happens(rng: np.random.Generator) -> bool:
+        values = table(rng, k, 5)
+        values[1] = -2 * log_normal(rng, (1, 5))[0]
+        return any(better(look(values)))
+
+    return happens
 
 
 def coarse(rng: np.random.Generator) -> bool:
@@ -140,6 +144,22 @@ def at_some_look(rng: np.random.Generator) -> bool:
     return any(
         better(look(values[:, :n], alpha=alpha))[0] for n, alpha in zip(looks, levels, strict=True)
     )
+
+
+def decided_as_forecast(which: int, pilot: int) -> Callable[[np.random.Generator], bool]:
+    """Whether a null arm has a verdict at N (0) or N+ (1), as a pilot forecast; delta is 1 SD."""
+    metric = Metric("", Direction.MAX, delta=1.0)
+
+    def happens(rng: np.random.Generator) -> bool:
+        values = table(rng, 1, pilot)
+        (verdict,) = judge(look(values, metric=metric))
+        if verdict.seeds_needed is None:
+            return True
+        more = table(rng, 1, verdict.seeds_needed[which])
+        (verdict,) = judge(look(np.hstack([values, more]), metric=metric))
+        return verdict.call is not Call.INCONCLUSIVE
+
+    return happens
 
 
 def adoptions(rng: np.random.Generator, good: int) -> list[bool]:
@@ -175,7 +195,7 @@ SCENARIOS = (
     Scenario("false better, k=4, n=5, one arm SD x 3", "0.06", unequal(1, 3.0)),
     Scenario("false better, k=4, n=5, baseline SD x 3", "0.05", unequal(0, 3.0)),
     Scenario("false better, k=4, n=5, step of 1 SD", "<= 0.062", coarse),
-    Scenario("false better, k=4, n=5, bad skew (known weakness)", "0.06", bad_skew),
+    Scenario("false better, k=4, n=5, bad skew (known weakness)", "0.06", bad_skew(4)),
     Scenario("false better, k=1, looks 3-5-7-10", "0.05", at_some_look),
     Scenario(
         "false better, k=1, n=10, worst 20 % diverge", "0.02", lambda rng: better(diverging(rng))[0]
@@ -196,6 +216,16 @@ SCENARIOS = (
     Scenario(
         "campaign, 6 ablations with 1 SD: first adopted", "0.46", lambda rng: adoptions(rng, 6)[0]
     ),
+    *(
+        Scenario(
+            f"decided at {name} forecast from {pilot} seeds, k=1",
+            target,
+            decided_as_forecast(w, pilot),
+        )
+        for pilot in (3, 5)
+        for w, (name, target) in enumerate((("N", "0.69 to 1"), ("N+", "0.91 to 1")))
+    ),
+    Scenario("false better, k=1, n=5, bad skew (known weakness)", "0.13", bad_skew(1)),
 )
 
 

@@ -15,8 +15,8 @@ FEWEST_SEEDS = 3
 MOST_SEEDS = 10_000
 
 UPPER_LIMIT = 0.80
-"""Confidence of the upper limit of a variance. With it 91-100 % of arms are decided at N+ from a
-pilot of 3 to 5 seeds, with the estimate itself 69-100 % at N (docs/statistics.md)."""
+"""Confidence of the upper limit of a variance: nearly every arm is decided at N+, where the
+estimate itself leaves one in eight undecided after three seeds (docs/statistics.md)."""
 
 
 def upper_variance(variance: float, nu: float) -> float:

@@ -16,8 +16,8 @@ def levels(looks: tuple[int, ...], alpha: float) -> tuple[float, ...]:
     """The level at each of `looks` (seeds, ascending, from 2 on) that spends `alpha` in all.
 
     By look n, alpha (n / n_max)^2 is spent. Calibrated on sequences of paired t tests of pure noise
-    (fixed stream): levels from normal theory let 5.5-5.8 % through at 3 to 10 seeds. Made for one
-    arm; with more, the family-wise error stays below.
+    (fixed stream): levels from normal theory let more through at so few seeds. Made for one arm;
+    with more, the family-wise error stays below.
     """
     rng = np.random.default_rng(0)
     total, squares = np.zeros(_SEQUENCES), np.zeros(_SEQUENCES)
