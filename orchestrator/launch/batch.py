@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra._internal.callbacks import Callbacks
@@ -27,7 +26,7 @@ from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.launch import host, sources
 from orchestrator.launch.compose import hydra_aside, hydra_override
 from orchestrator.launch.files import Job, TrialFiles
-from orchestrator.nouns import Campaign, Outcome, Status, Trial
+from orchestrator.nouns import Campaign, Outcome, Scalar, Status, Trial
 
 CONFIG = "orchestrator_trial"  # name of the config that all jobs of a batch are composed from
 POLL_SECONDS = 0.1
@@ -37,7 +36,9 @@ WORKERS_KEY = {
     "ray": "ray.init.num_cpus",
     "submitit_slurm": "array_parallelism",
 }
-"""Each launcher's own word for how many jobs run at once."""
+"""Each launcher's own word for how many jobs run at once; submitit_local has none."""
+OTHER_SETTINGS: dict[str, dict[str, Scalar]] = {"ray": {"ray.remote.max_retries": 0}}
+"""Retries are ours: they are counted, and the last reason is kept."""
 WHOLE_MACHINE = ("basic", "submitit_slurm")  # a job has all the cores it sees for itself
 
 OnOutcome = Callable[[Trial, Outcome], None]
@@ -243,15 +244,15 @@ def _launcher(campaign: Campaign) -> Iterator[Launcher]:
 
 def _launcher_overrides(campaign: Campaign) -> list[str]:
     """What all jobs of a batch share: where they run, and that Hydra leaves logging alone."""
-    settings: dict[str, Any] = {}
+    settings = dict(OTHER_SETTINGS.get(campaign.launcher, {}))
     if campaign.launcher in WORKERS_KEY:
         settings[WORKERS_KEY[campaign.launcher]] = campaign.workers
     if campaign.launcher == "isolated":
         settings["timeout_seconds"] = 60 * campaign.budget.trial_minutes
-    tokens = [hydra_override(f"++hydra.launcher.{key}", value) for key, value in settings.items()]
+    tokens = [f"++hydra.launcher.{hydra_override(key, value)}" for key, value in settings.items()]
     if campaign.launcher == "isolated":
-        names = [hydra_override("", n)[1:] for n in sources.installed(campaign.training)]
-        tokens.append(f"hydra.launcher.preload=[{','.join(names)}]")
+        names = ",".join(sources.installed(campaign.training))  # dotted names need no quotes
+        tokens.append(f"hydra.launcher.preload=[{names}]")
     return [
         f"hydra/launcher={campaign.launcher}",
         "hydra/hydra_logging=none",
