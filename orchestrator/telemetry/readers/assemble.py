@@ -43,7 +43,9 @@ def assemble(
         notes.append("rows are in no order: sorted by step")
     number = _session(path, runs, session)
     names = _names(sources, name, len(runs))
-    _tell_choice(names, name, runs, number, notes)
+    chosen = _name(name, number, len(sources), len(runs))
+    if len(names) > 1:
+        notes.append(_choice(names, chosen, len(runs[number - 1].rows)))
     notes += [*placement.notes, *roles.warnings, *_tell_resumes(runs[number - 1], known)]
     rows = np.array(runs[number - 1].rows, dtype=np.int64)
     series = _series(path, columns, roles, rows, placement, notes, known)
@@ -60,7 +62,7 @@ def assemble(
         axis=counted,
         warnings=tuple(dict.fromkeys(notes)),
         runs=names,
-        run=_name(name, number, len(sources), len(runs)),
+        run=chosen,
         directions={r: d for r in series if (d := naming.direction_of(r)) is not None},
         facts=told,
     )
@@ -119,14 +121,9 @@ def _names(sources: Mapping[str, Sequence[Record]], chosen: str, n_runs: int) ->
     return tuple(names)
 
 
-def _tell_choice(
-    names: tuple[str, ...], source: str, runs: Sequence[axis.Run], number: int, notes: list[str]
-) -> None:
-    if len(names) > 1:
-        chosen = _name(source, number, len(names), len(runs))
-        shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
-        rows = len(runs[number - 1].rows)
-        notes.append(f"{len(names)} runs ({shown}): run {chosen} is read, {rows} rows")
+def _choice(names: tuple[str, ...], chosen: str, n_rows: int) -> str:
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f"{len(names)} runs ({shown}): run {chosen} is read, {n_rows} rows"
 
 
 def _tell_resumes(run: axis.Run, known: dict[str, Scalar]) -> list[str]:

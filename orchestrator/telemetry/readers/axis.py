@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -13,6 +13,9 @@ from orchestrator.nouns import Floats, Ints
 from orchestrator.telemetry.readers.log import Record
 from orchestrator.telemetry.readers.roles import Roles
 from orchestrator.telemetry.readers.table import Column
+
+Kind = frozenset[str]
+"""The columns that a row fills."""
 
 STEP, EPOCH, ROW = "optimizer step", "epoch", "row"
 
@@ -51,14 +54,14 @@ class Run:
     late: int = 0
 
 
-def kinds_of(records: Sequence[Record], roles: Roles) -> list[Hashable]:
+def kinds_of(records: Sequence[Record], roles: Roles) -> list[Kind]:
     """For each row, which columns it fills: training and evaluation rows advance separately."""
     axes = {roles.step, roles.epoch, roles.index}
     return [frozenset(record.keys() - axes) for record in records]
 
 
 def place(
-    n_rows: int, columns: dict[str, Column], roles: Roles, kinds: Sequence[Hashable]
+    n_rows: int, columns: dict[str, Column], roles: Roles, kinds: Sequence[Kind]
 ) -> Placement:
     """Position of every row, by the step column, else by the epochs, else by counting rows."""
     step, epoch, index = (
@@ -81,7 +84,7 @@ def place(
     return Placement(ROW, np.arange(n_rows, dtype=np.float64), counts_rows=True)
 
 
-def split_runs(keys: Floats, kinds: Sequence[Hashable]) -> tuple[list[Run], bool]:
+def split_runs(keys: Floats, kinds: Sequence[Kind]) -> tuple[list[Run], bool]:
     """Runs appended to one another, and whether the rows are in an order at all.
 
     Where rows of one kind go back: to the start or before it, a new run begins. Else the run was
@@ -159,9 +162,9 @@ def _numbers_rows(epoch: Floats, columns: dict[str, Column], roles: Roles) -> bo
     return True
 
 
-def _cuts(keys: Floats, kinds: Sequence[Hashable]) -> list[int]:
+def _cuts(keys: Floats, kinds: Sequence[Kind]) -> list[int]:
     """Rows at which the key goes back, within rows of one kind."""
-    last: dict[Hashable, float] = {}
+    last: dict[Kind, float] = {}
     cuts = []
     for row, (key, kind) in enumerate(zip(keys.tolist(), kinds, strict=True)):
         if key < last.get(kind, key):
@@ -171,16 +174,16 @@ def _cuts(keys: Floats, kinds: Sequence[Hashable]) -> list[int]:
     return cuts
 
 
-def _rows_by_kind(known: npt.NDArray[np.bool_], kinds: Sequence[Hashable]) -> list[Ints]:
+def _rows_by_kind(known: npt.NDArray[np.bool_], kinds: Sequence[Kind]) -> list[Ints]:
     """Rows of each kind among the `known` ones, the most frequent kind first."""
-    found: dict[Hashable, list[int]] = {}
+    found: dict[Kind, list[int]] = {}
     for row in np.flatnonzero(known).tolist():
         found.setdefault(kinds[row], []).append(row)
     return [np.array(rows) for rows in sorted(found.values(), key=len, reverse=True)]
 
 
 def _epochs_called_step(
-    step: Floats, kinds: Sequence[Hashable], roles: Roles, notes: list[str]
+    step: Floats, kinds: Sequence[Kind], roles: Roles, notes: list[str]
 ) -> Floats:
     """Steps in which evaluation rows that count epochs have the step of the row before them.
 
@@ -202,7 +205,7 @@ def _epochs_called_step(
 
 
 def _counted_on(
-    step: Floats, epoch: Floats, kinds: Sequence[Hashable], roles: Roles, notes: list[str]
+    step: Floats, epoch: Floats, kinds: Sequence[Kind], roles: Roles, notes: list[str]
 ) -> Floats:
     """Steps that start anew in every epoch, counted on from epoch to epoch."""
     both = np.isfinite(step) & np.isfinite(epoch)
@@ -215,9 +218,9 @@ def _counted_on(
     if up == 0 or 2 * up < back:
         return step
     notes.append(f"{roles.step!r} starts anew every epoch: counted on")
-    is_main = np.zeros(len(step), dtype=np.bool_)
-    is_main[by_kind[0]] = True
-    main = step[by_kind[0]]
+    usual = kinds[by_kind[0][0]]
+    is_main = both & np.array([kind >= usual for kind in kinds])
+    main = step[is_main]
     ahead = np.diff(main)
     gap = float(np.median(ahead[ahead > 0])) if main.min() == 0 and (ahead > 0).any() else 0.0
     return _with_offsets(step, np.floor(_filled(epoch)), is_main, gap)

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path
 
 from orchestrator.telemetry.readers.cells import MISSING, cell, is_number
@@ -92,6 +93,7 @@ def _shape(lines: Sequence[str], delimiter: str) -> Shape | None:
     has_header = not any(is_number(name) for name in names if name)
     body = rows[1:] if has_header else rows
     body = [row for row in body if _key(row) != _key(names)]
+    body = list(takewhile(lambda row: not _is_header(row, names), body))
     as_wide = sum(1 for row in body if len(_trimmed(row)) <= width <= len(row))
     filled = [c for row in body for c in row if c.lower() not in MISSING]
     numbers = sum(1 for c in filled if is_number(c))
@@ -136,6 +138,14 @@ def _key(row: Sequence[str]) -> tuple[str, ...]:
     return tuple(re.sub(r"[\s_./-]+", "", c).lower() for c in row)
 
 
+def _is_header(row: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether a row further down names columns again: words only, a third of them known."""
+    filled = [c for c in row if c]
+    if len(filled) < 2 or any(is_number(c) for c in filled):
+        return False
+    return len(set(_key(names)) & set(_key(filled))) >= max(1, len(filled) // 3)
+
+
 class _Rows:
     """Collects rows into records, and what was odd about them."""
 
@@ -153,7 +163,7 @@ class _Rows:
             self._seen_header = True
             if _key(_trimmed(cells)) == _key(self._shape.names):
                 return
-        if self._is_header(cells):
+        if self._shape.has_header and _is_header(cells, self._names):
             if _key(_trimmed(cells)) == _key(self._names):
                 self._odd["a header in the middle was skipped"] += 1
             else:
@@ -179,13 +189,6 @@ class _Rows:
             self._odd["fewer cells than the header"] -= 1
             self._odd["cut in the middle: the last row was dropped"] += 1
         return [f"{count} row(s): {what}" for what, count in self._odd.items() if count]
-
-    def _is_header(self, cells: tuple[str, ...]) -> bool:
-        filled = [c for c in cells if c]
-        if not self._shape.has_header or len(filled) < 2 or any(is_number(c) for c in filled):
-            return False
-        shared = set(_key(self._names)) & set(_key(filled))
-        return len(shared) >= max(1, len(filled) // 3)
 
 
 def unique(names: Sequence[str]) -> tuple[str, ...]:

@@ -33,7 +33,7 @@ from orchestrator.telemetry.readers.axis import STEP
 from orchestrator.telemetry.readers.checks import is_measured
 
 _NEXT = 10
-_DECIMALS = (1, 2, 3, 4, 5)
+_DECIMALS = range(6)
 _COARSE = 20
 """A loss is called rounded if it comes within this many units of its last decimal."""
 
@@ -117,7 +117,8 @@ def _quantum(values: Floats) -> float:
     for decimals in _DECIMALS:
         unit = 10.0**-decimals
         if np.allclose(values, np.round(values, decimals), rtol=0, atol=unit * 1e-6):
-            return unit if np.quantile(magnitudes, 0.1) < _COARSE * unit else 0.0
+            close = decimals > 0 and np.quantile(magnitudes, 0.1) < _COARSE * unit
+            return unit if close else 0.0
     return 0.0
 
 

@@ -13,12 +13,14 @@ from orchestrator.telemetry.readers.source import read_text, sniffed
 
 
 def _sniff(head: bytes, _: Path) -> float:
-    """Half of the lines are whole objects; the last one may be cut off by the head's end."""
+    """Half of the lines are objects; the last may be cut off. One line alone must hold numbers."""
     lines = [line.strip() for line in sniffed(head).split("\n") if line.strip()]
     whole = sum(1 for line in lines if line.startswith('{"') and line.endswith("}"))
     if not whole or whole < 0.5 * (len(lines) - 1):
         return 0.0
-    return 0.8 if len(lines) > 1 or isinstance(json_text.parse(lines[0]), dict) else 0.0
+    only = json_text.parse(lines[0]) if len(lines) == 1 else {"several": 1}
+    is_row = isinstance(only, dict) and any(isinstance(v, int | float) for v in only.values())
+    return 0.8 if is_row else 0.0
 
 
 @reader("jsonl", sniff=_sniff)

@@ -86,7 +86,7 @@ SUBSTITUTES = ("nll", "ce", "xent", "bce", "mse", "rmse", "mae", "l1", "l2", "pp
 """What may be minimised where no column is called a loss; likelier ones first."""
 
 _LOSSY = "|".join(("loss", *SUBSTITUTES, "mape", "err", "error", "kl", "cost", "elbo"))
-_WORSE = re.compile(rf"(?:{_LOSSY}|wer|cer|ter|fid|bp[bc]|eer|epe|hausdorff)\d*")
+_WORSE = re.compile(rf"(?:{_LOSSY}|wer|cer|ter|fid\w*|bp[bc]|eer|epe|hausdorff)\d*")
 _BETTER = re.compile(
     r"(?:acc\w*|accuracy|top\d*|f1\w*|precision|prec|recall|auc|auroc|auprc|ap[sml]?|\w*map|m?iou|"
     r"dice|bleu|s?acrebleu|rouge\w*|meteor|chrf|r2|psnr|ssim|mcc|matthews|kappa|score|reward|"

@@ -54,9 +54,9 @@ def head_of(path: Path) -> bytes:
 
 def refuse_foreign(head: bytes, path: Path) -> None:
     """Raise if the first bytes say that this is no log."""
-    if not head.strip(b"\0 \t\r\n"):
-        raise not_a_curve(path, "is empty", "give a log with at least one line of numbers")
     start = head.removeprefix(codecs.BOM_UTF8).lstrip()
+    if not start.strip(b"\0 \t\r\n"):
+        raise not_a_curve(path, "is empty", "give a log with at least one line of numbers")
     for magic, seen, needed in _MAGIC:
         if start[: len(magic)].lower() == magic.lower():
             raise not_a_curve(path, seen, needed)
