@@ -30,6 +30,9 @@ from pathlib import Path
 
 HEADER = "header.json"
 FOLDER = "telemetry"
+FOLDER_VARIABLE = "ORCHESTRATOR_TRIAL_FOLDER"
+"""Environment variable that names a trial's folder to the process that trains."""
+
 STEPS, LAYERS, LOGGED = "steps", "layers", "logged"
 LAYER_NAMES = b"layers"
 

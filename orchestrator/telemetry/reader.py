@@ -24,14 +24,15 @@ Piece = tuple[str, Ints, Floats]
 def read(folder: Path) -> Telemetry:
     """What a trial recorded, as far as it was written completely.
 
-    `folder` is the trial's or its `telemetry`. A resumed trial's older points from where it resumed
-    on are dropped; of several points at one step the last written stands. What a user logged under
-    a name that is recorded anyway (`lr`) is called `logged/<name>`. The header's `steps` is filled
-    in if the process died before it could write it.
+    `folder` is the trial's or its `telemetry`; an empty one is a trial that recorded nothing. A
+    resumed trial's older points from where it resumed on are dropped; of several points at one step
+    the last written stands. What a user logged under a name that is recorded anyway (`lr`) is
+    called `logged/<name>`. The header's `steps` is filled in if the process died before it could.
     """
     store = _store(folder)
     generations = _generations(store)
-    if not generations and not (store / layout.HEADER).exists():
+    is_store = generations or (store / layout.HEADER).exists()
+    if not is_store and not (store.is_dir() and _is_empty(store)):
         raise OrchestratorError(
             f"no telemetry in {folder}", "give the folder of a trial that called orchestrator.watch"
         )
@@ -60,6 +61,11 @@ def read_metrics(folder: Path) -> dict[str, float]:
 def _store(folder: Path) -> Path:
     inner = folder / layout.FOLDER
     return inner if inner.is_dir() else folder
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether a trial was killed, or the disk full, before a first byte was written."""
+    return next(folder.iterdir(), None) is None
 
 
 def _header(store: Path) -> dict[str, Scalar]:

@@ -1,0 +1,111 @@
+"""The user's mistakes at `watch`, `log` and `clip_grad_norm_`: told in a campaign or not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+
+from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
+from torch.optim import Optimizer
+
+from orchestrator.errors import OrchestratorError, collect
+
+
+def model_and_optimizers(
+    model: nn.Module, optimizer: Optimizer | Sequence[Optimizer]
+) -> tuple[Optimizer, ...]:
+    """The optimizers, if they and the model belong together."""
+    if not isinstance(model, nn.Module):
+        raise OrchestratorError(
+            f"watch: the model is a {type(model).__name__}",
+            "give the torch.nn.Module that is trained",
+        )
+    parameters = set(model.parameters())
+    if not parameters:
+        raise OrchestratorError(
+            f"watch: {type(model).__name__} has no parameters", "give the module that is trained"
+        )
+    if any(is_lazy(p) for p in parameters):
+        raise OrchestratorError(
+            "watch: the model has lazy parameters without a shape",
+            "run one batch through it before you call watch",
+        )
+    optimizers = tuple(optimizer) if isinstance(optimizer, Sequence) else (optimizer,)
+    if not optimizers:
+        raise OrchestratorError(
+            "watch: no optimizer was given", "give the one that trains the model"
+        )
+    collect(_optimizer_mistakes(optimizers, parameters))
+    return optimizers
+
+
+def _optimizer_mistakes(
+    optimizers: Sequence[Optimizer], parameters: set[nn.Parameter]
+) -> list[OrchestratorError]:
+    mistakes = []
+    for optimizer in optimizers:
+        name = type(optimizer).__name__
+        if not isinstance(optimizer, Optimizer):
+            mistakes.append(
+                OrchestratorError(
+                    f"watch: {name} is not a torch.optim.Optimizer",
+                    "give the optimizer itself or a sequence of them, no wrapper, no scheduler",
+                )
+            )
+        elif not any(p in parameters for g in optimizer.param_groups for p in g["params"]):
+            mistakes.append(
+                OrchestratorError(
+                    f"watch: {name} holds none of the model's parameters",
+                    "create it from this model's parameters, after the model was moved or replaced",
+                )
+            )
+    return mistakes
+
+
+def interval(every: int) -> int:
+    """`every`, if it is a number of steps."""
+    if isinstance(every, bool) or not isinstance(every, Integral) or every < 1:
+        raise OrchestratorError(
+            f"watch: every={every!r}", "give a number of optimizer steps, 1 or more"
+        )
+    return int(every)
+
+
+def step(value: int, name: str, last: int) -> int:
+    """`value`, if it can be the step of metric `name`, logged at step `last` before."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
+        raise OrchestratorError(
+            f"log: step={value!r}",
+            "give the optimizer step, a whole number from 0, or leave it out",
+        )
+    if value < last:
+        raise OrchestratorError(
+            f"log: step {value} of {name!r} comes after its step {last}",
+            "log in the order of the steps, or leave step out",
+        )
+    return int(value)
+
+
+def number(name: str, value: object) -> float | Tensor:
+    """`value` as a float, or as a 0-d tensor that nobody else changes and nobody waits for."""
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+        return value.detach().reshape(()).clone()
+    if isinstance(value, Real):
+        return float(value)
+    what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+    raise OrchestratorError(f"log: {name} is {what}", "log a number or a tensor with one element")
+
+
+def max_norm(value: float | None) -> float:
+    """Threshold of the total norm; infinite if nothing is to be clipped."""
+    if value is None:
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
+        raise OrchestratorError(
+            f"clip_grad_norm_: max_norm={value!r}",
+            "give a number above 0 (a negative one turns gradients round, 0 stops the training), "
+            "or None to record the norm and clip nothing",
+        )
+    return float(value)

@@ -1,0 +1,232 @@
+"""Looks on at each optimizer step and puts what it saw into a buffer; never raises, never waits."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Concatenate, ParamSpec
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from orchestrator.monitor import facts
+from orchestrator.monitor.buffer import Buffer, StepRow, Value
+from orchestrator.monitor.probe import Probe
+from orchestrator.telemetry import Writer, recordings
+
+_EARLY_STEPS, _EARLY_EVERY = 60, 2
+"""The first 60 steps tell whether the learning rate is too high, so they are sampled more often."""
+
+_log = logging.getLogger(__name__)
+_recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
+
+_Arguments = ParamSpec("_Arguments")
+
+
+def open_recorders() -> Iterator[Recorder]:
+    """Those that record in this process now."""
+    return (recorder for recorder in _recorders if recorder.is_open)
+
+
+def _guarded(
+    method: Callable[Concatenate[Recorder, _Arguments], None],
+) -> Callable[Concatenate[Recorder, _Arguments], None]:
+    """The edge to the training: an error of ours ends the recording and not the training."""
+
+    @functools.wraps(method)
+    def guarded(recorder: Recorder, /, *args: _Arguments.args, **kwargs: _Arguments.kwargs) -> None:
+        if recorder.has_failed:
+            return
+        try:
+            method(recorder, *args, **kwargs)
+        except Exception as error:  # whatever it is
+            recorder.fail(error)
+
+    return guarded
+
+
+class Recorder:
+    """One training's recording.
+
+    A step is over when each optimizer has stepped, or when one of them steps again. Steps count
+    from where a loaded optimizer has got to: a resumed training goes on where it was.
+    """
+
+    def __init__(
+        self, model: nn.Module, optimizers: Sequence[Optimizer], every: int, folder: Path
+    ) -> None:
+        names = facts.parameter_names(model)
+        self.model = model
+        self.folder = folder
+        self.is_open = True
+        self.has_failed = False
+        self._every = every
+        self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
+        self._is_sharded = any(hasattr(parameter, "full_tensor") for parameter in names)
+        self._first: int | None = None
+        self._step = 0
+        self._ended_at = math.nan
+        self._is_logged_first = False
+        self._clip: tuple[Tensor, float] | None = None
+        self._norms: list[Tensor] = []
+        self._stepped: set[int] = set()
+        self._buffer = Buffer(Writer(folder, facts.header(model, optimizers, names)))
+        self._close_buffer = weakref.finalize(self, _close, self._buffer)
+        self._hooks = [
+            *(optimizer.register_step_pre_hook(self._before_step) for optimizer in optimizers),
+            *(optimizer.register_step_post_hook(self._after_step) for optimizer in optimizers),
+        ]
+        _recorders.add(self)
+        recordings.add(self)  # a trial's host closes it when the program is through
+        if self._is_sharded:
+            _log.warning("the model is sharded: norms of gradients and layers are not recorded")
+
+    @_guarded
+    def log(self, name: str, value: Value, step: int | None) -> None:
+        """Record a metric at `step`, or at the one it belongs to."""
+        self._begin()
+        if step is None:
+            step = self._step
+            if name.startswith("train/"):
+                # A loss logged after `optimizer.step()` is the one which that step was made from.
+                is_before_first = self._step == self._first
+                self._is_logged_first |= is_before_first
+                step -= not (is_before_first or self._is_logged_first)
+        self._buffer.add_logged(step, name, value)
+        if not self.is_open or self._buffer.is_due(time.perf_counter()):
+            self._buffer.flush()
+
+    @_guarded
+    def see_clip(self, norm: Tensor, max_norm: float) -> None:
+        """Keep the total norm of the gradients, which are still whole and about to be clipped."""
+        self._begin()
+        if self._is_sharded:  # reading the norm would wait for the other ranks
+            return
+        self._clip = norm.detach().clone(), max_norm
+        if self._is_sampled():
+            for probe in self._probes.values():
+                probe.see_gradients()
+
+    def close(self) -> None:
+        """Look on no longer, and write what is left."""
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+        self._end_last_step()
+        self.is_open = False
+        self._close_buffer()
+
+    def fail(self, error: Exception) -> None:
+        """Stop, with the one warning. The hooks stay: this may be called from within one."""
+        self.has_failed = True
+        self.is_open = False
+        self._buffer.facts["recording_stopped"] = f"{type(error).__name__}: {error}"
+        _log.warning("recording stops at step %d, training goes on", self._step, exc_info=error)
+        self._close_buffer()
+
+    @_guarded
+    def _before_step(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        self._begin()
+        if id(optimizer) in self._stepped:
+            self._end_step()
+        probe = self._probes[id(optimizer)]
+        if self._is_sampled():
+            probe.see_parameters()
+        if not _has_gradients_later(optimizer, args, kwargs):
+            self._see_gradients(probe)
+
+    @_guarded
+    def _after_step(
+        self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> None:
+        probe = self._probes[id(optimizer)]
+        if _has_gradients_later(optimizer, args, kwargs):
+            self._see_gradients(probe)
+        measurement = probe.measure() if self._is_sampled() else None
+        if measurement is not None:
+            self._buffer.add_layers(self._step, measurement)
+        self._stepped.add(id(optimizer))
+        if len(self._stepped) == len(self._probes):
+            self._end_step()
+
+    def _see_gradients(self, probe: Probe) -> None:
+        """Where `clip_grad_norm_` was called, it has seen them, and before they were clipped."""
+        if self._clip is not None or self._is_sharded:
+            return
+        self._norms.extend(probe.gradient_norms())
+        if self._is_sampled():
+            probe.see_gradients()
+
+    def _begin(self) -> None:
+        if self._first is None:
+            self._first = self._step = _steps_taken(next(iter(self._probes.values())).optimizer)
+
+    def _is_sampled(self) -> bool:
+        is_early = self._first is not None and self._step - self._first < _EARLY_STEPS
+        every = min(self._every, _EARLY_EVERY) if is_early else self._every
+        return self._step % every == 0 and not self._is_sharded
+
+    @_guarded
+    def _end_last_step(self) -> None:
+        if self._stepped:
+            self._end_step()
+
+    def _end_step(self) -> None:
+        now = time.perf_counter()
+        groups = (g for probe in self._probes.values() for g in probe.optimizer.param_groups)
+        lr = tuple(_value(group.get("lr", math.nan)) for group in groups)
+        norms, max_norm = tuple(self._norms), None
+        if self._clip is not None:
+            norms, max_norm = (self._clip[0],), self._clip[1]
+        self._buffer.add_step(StepRow(self._step, now - self._ended_at, lr, norms, max_norm))
+        self._ended_at = now
+        self._step += 1
+        self._clip = None
+        self._norms.clear()
+        self._stepped.clear()
+        self._note(max_norm)
+        if self._buffer.is_due(now):
+            self._buffer.flush()
+
+    def _note(self, max_norm: float | None) -> None:
+        """Which norm was seen: before clipping, or what the optimizer got, clipped or not."""
+        now = "optimizer" if max_norm is None else "unclipped"
+        before = self._buffer.facts.get("grad_norm_seen", now)
+        self._buffer.facts["grad_norm_seen"] = now if before == now else "mixed"
+        self._buffer.facts["steps"] = self._step
+
+
+def _close(buffer: Buffer) -> None:
+    """Close from anywhere, also while the interpreter ends; whatever fails is only told."""
+    if not {"steps", "recording_stopped"} & buffer.facts.keys():
+        _log.warning("no optimizer step was seen: is the watched optimizer the one that steps?")
+    try:
+        buffer.close()
+    except Exception as error:
+        _log.warning("the end of the recording is lost", exc_info=error)
+
+
+def _has_gradients_later(
+    optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+) -> bool:
+    """Whether `step` makes its gradients (in a closure) or unscales them (fused, GradScaler)."""
+    closure = [*args[1:], kwargs.get("closure")]
+    has_closure = any(argument is not None for argument in closure)
+    return has_closure or getattr(optimizer, "grad_scale", None) is not None
+
+
+def _steps_taken(optimizer: Optimizer) -> int:
+    """Steps in a loaded optimizer's state; 0 for a new one, and for one that does not count."""
+    states = [state for state in optimizer.state.values() if "step" in state]
+    return int(states[0]["step"]) if states else 0
+
+
+def _value(lr: float | Tensor) -> Value:
+    return lr.detach().clone() if isinstance(lr, Tensor) else float(lr)

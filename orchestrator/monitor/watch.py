@@ -1,0 +1,119 @@
+"""`watch` and the monitor it returns: the face that a training program sees."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from orchestrator.errors import OrchestratorError
+from orchestrator.monitor import checks
+from orchestrator.monitor.recorder import Recorder, open_recorders
+from orchestrator.telemetry import canonical
+from orchestrator.telemetry.layout import FOLDER, FOLDER_VARIABLE
+
+
+def watch(
+    model: nn.Module,
+    optimizer: Optimizer | Sequence[Optimizer],
+    *,
+    every: int = 10,
+    folder: Path | None = None,
+) -> Monitor:
+    """The monitor of a training; it records if this is a trial of a campaign, or `folder` is given.
+
+    `every` is how many optimizer steps lie between two measurements of each layer. Telemetry is
+    written to `telemetry/` in `folder`, which is the trial's in a campaign. The training itself is
+    never changed: same weights bit for bit, no random number drawn, no error of ours raised into it
+    (recording ends with one warning instead). Of a distributed training, rank 0 records.
+    """
+    optimizers = checks.model_and_optimizers(model, optimizer)
+    every = checks.interval(every)
+    trial = folder or os.environ.get(FOLDER_VARIABLE)
+    if not trial or _rank() != 0:
+        return Monitor(model, None)
+    place = Path(trial).absolute() / FOLDER
+    for other in open_recorders():
+        if other.model is model or other.folder == place:
+            what = "this model" if other.model is model else f"{place}"
+            raise OrchestratorError(
+                f"watch: {what} is being recorded by another monitor",
+                "close() that one first; for several models give one nn.ModuleList of them and "
+                "all their optimizers",
+            )
+    return Monitor(model, Recorder(model, optimizers, every, place))
+
+
+class Monitor:
+    """What a training program says to its monitor; where nothing is recorded, it only clips."""
+
+    def __init__(self, model: nn.Module, recorder: Recorder | None) -> None:
+        self._model = model
+        self._recorder = recorder
+        self._names: dict[str, str] = {}
+        self._last_steps: dict[str, int] = {}
+
+    def log(self, step: int | None = None, **metrics: float | Tensor) -> None:
+        """Record metrics, as numbers or as tensors of one element, which are not waited for.
+
+        `train_loss=x` and `**{"train/loss": x}` are the same; so for `val`, `test` and `probe`.
+        Left out, the step is the number of optimizer steps made; for `train/...` it is the step
+        that used the loss, whether it is logged before or after `optimizer.step()`, and several
+        values in one step (micro-batches) are averaged. Of other metrics the last one stands.
+        """
+        for given, value in metrics.items():
+            number = checks.number(given, value)
+            name = self._name(given)
+            if step is not None:
+                step = checks.step(step, given, self._last_steps.get(name, 0))
+                self._last_steps[name] = step
+            if self._recorder is not None:
+                self._recorder.log(name, number, step)
+
+    def clip_grad_norm_(self, max_norm: float | None) -> Tensor:
+        """Clip the model's gradients like `torch.nn.utils.clip_grad_norm_`, and record.
+
+        Returns the total norm before clipping. None or infinity records and leaves the gradients
+        alone. Call it where one clips: after the last micro-batch and after `scaler.unscale_`.
+        """
+        limit = checks.max_norm(max_norm)
+        parameters = list(self._model.parameters())
+        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        if self._recorder is not None:
+            self._recorder.see_clip(norm, limit)
+        if limit < math.inf:
+            nn.utils.clip_grads_with_norm_(parameters, limit, norm)
+        return norm
+
+    def close(self) -> None:
+        """End the recording; happens by itself when the process ends. Later logs still count."""
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def _name(self, given: str) -> str:
+        if given not in self._names:
+            name = canonical(given)
+            twin = next((g for g, n in self._names.items() if n == name), None)
+            if twin is not None and _first_word(twin) != _first_word(given):
+                raise OrchestratorError(
+                    f"log: {given!r} and {twin!r} are both {name!r}",
+                    "give one of them another name",
+                )
+            self._names[given] = name
+        return self._names[given]
+
+
+def _first_word(name: str) -> str:
+    return name.replace(".", "/").replace("_", "/").partition("/")[0]
+
+
+def _rank() -> int:
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    return int(os.environ.get("RANK", "0"))
