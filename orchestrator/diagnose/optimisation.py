@@ -69,7 +69,7 @@ def learning_rate_too_low(telemetry: Telemetry) -> Finding | None:
     more, below 1e-4 (row 15 of docs/diagnosis.md), or below 1e-3 and, times the steps, below 0.3:
     the weights cannot have moved by more than that share (ours); on an underfit run that lost
     nothing of its pace: over the last third it still fell at half its mean pace, or it never left
-    the start (95 %). Excluded: warm-up and cosine tail (half peak), fine-tuning with small steps
+    the start (90 %). Excluded: warm-up and cosine tail (half peak), fine-tuning with small steps
     on purpose, which slows down; what has converged.
     """
     course = progress(telemetry)
@@ -81,7 +81,7 @@ def learning_rate_too_low(telemetry: Telemetry) -> Finding | None:
         return None
     ratio = float(np.median(moved))
     path = ratio * (last - first)
-    if not is_tiny(ratio, last - first) or (course.remaining < 0.95 and course.late_pace < 0.5):
+    if not is_tiny(ratio, last - first) or (course.remaining < 0.9 and course.late_pace < 0.5):
         return None
     return Finding(
         rule="learning_rate_too_low",

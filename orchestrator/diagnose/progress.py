@@ -30,7 +30,7 @@ class Progress:
     """How the train loss went: `steps` [n], `losses` [n], level at `start` and `end`.
 
     From the probe in eval mode where it was evaluated 5 times, else medians of train-mode blocks.
-    `accuracy` is the best known one at the end: probe, else validation, else None.
+    `accuracy` is the one at the end: the probe's, else train's, else validation's, else None.
     """
 
     steps: Floats
@@ -98,8 +98,8 @@ def progress(telemetry: Telemetry) -> Progress | None:
 
 
 def accuracy(telemetry: Telemetry) -> float | None:
-    """Median of the last 3 accuracies, on the probe or else on validation, as a share."""
-    for name in ("probe/accuracy", "val/accuracy"):
+    """Median of the last 3 accuracies as a share: the probe's, else train's, else validation's."""
+    for name in ("probe/accuracy", "train/accuracy", "val/accuracy"):
         if name in telemetry and len(finite(telemetry[name])):
             return float(np.median(share(finite(telemetry[name]).values)[-3:]))
     return None

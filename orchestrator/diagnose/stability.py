@@ -26,7 +26,14 @@ DOUBLED = 2.0
 @rule(
     needs=("train/loss|probe/loss",),
     tells="a learning rate that is too high from other failures",
-    explains=("non_finite", "loss_spikes", "high_clip_ratio", "learning_rate_too_low", "plateau"),
+    explains=(
+        "non_finite",
+        "loss_spikes",
+        "high_clip_ratio",
+        "learning_rate_too_low",
+        "plateau",
+        "overfitting",
+    ),
 )
 def instability(telemetry: Telemetry) -> Finding | None:
     """Updates so large that the loss blows up, swings, or forgets what it had learned.
@@ -43,7 +50,7 @@ def instability(telemetry: Telemetry) -> Finding | None:
     loss = telemetry["train/loss" if "train/loss" in telemetry else "probe/loss"].values
     known, diverged = loss[np.isfinite(loss)], not np.isfinite(loss[-1])
     start = course.start if course else float(known[0]) if len(known) else 0.0
-    if start <= 0:
+    if start <= 0 or not len(known):
         return None
     smoothed = running_median(known, min(5, len(known)))
     early = update_ratio(telemetry, 0, first_step(telemetry) + EARLY_STEPS).values
@@ -57,21 +64,23 @@ def instability(telemetry: Telemetry) -> Finding | None:
     if not (at_once or forgotten or (peak > PEAK and harmed)):
         return None
     evidence: dict[str, float | str] = {"peak": peak, "start": start}
-    says = "the train loss peaked at {peak:.3g} times its start of {start:.3g}"
-    begins = first_step(telemetry)
-    if course is not None and not at_once and peak <= PEAK:
-        evidence |= {"best": float(np.min(course.losses)), "end": course.end}
-        says = "the train loss rose from its best, {best:.3g}, to {end:.3g}"
-        begins = int(course.steps[np.argmin(course.losses)])
+    begins, says = first_step(telemetry), []
+    if peak > DOUBLED:
+        says.append("the train loss peaked at {peak:.3g} times its start of {start:.3g}")
     if len(early):
         evidence["early_update_peak"] = ratio
         evidence["early_update_ratio"] = early_update_ratio(telemetry) or 0.0
-        says += "; early updates reached {early_update_peak:.2g} of the weights"
+        says.append("early updates reached {early_update_peak:.2g} of the weights (healthy: 1e-3)")
+    if course is not None:
+        evidence |= {"best": float(np.min(course.losses)), "end": course.end}
+        says.append("the train loss went from {start:.3g} to {end:.3g}, its best was {best:.3g}")
+    if course is not None and not at_once and peak <= PEAK:
+        begins = int(course.steps[np.argmin(course.losses)])
     excess = max(peak / PEAK, ratio / LARGE_UPDATE, 1.0)
     return Finding(
         rule="instability",
         severity=float(min(1.0, 0.6 + 0.2 * np.log10(excess))),
-        summary=says,
+        summary="; ".join(says),
         steps=(begins, total_steps(telemetry) - 1),
         evidence=evidence,
         confounders=("bad batches", "inputs far from unit scale", "too wide an initialisation"),
