@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from orchestrator.decide import rules, words
 from orchestrator.nouns import Call, Comparison, Comparisons, Hypothesis, Move, Support, Verdict
-from orchestrator.stats import forecast
+from orchestrator.stats import flags, forecast
 
 
 def support(
@@ -21,6 +21,11 @@ def support(
     """
     good = [v.arm for v in verdicts if v.call is Call.BETTER or v.is_candidate]
     if not good:
+        if comparisons.arms and all(flags.IDENTICAL in c.flags for c in comparisons.arms):
+            # Nothing was varied, so nothing was tested.
+            return Support.INCONCLUSIVE, (
+                "every arm is identical to the baseline on every seed: is the factor wired up?"
+            )
         if verdicts and all(v.call in (Call.WORSE, Call.EQUIVALENT) for v in verdicts):
             calls = ", ".join(f"{v.arm} {v.call.value}" for v in verdicts)
             return Support.REFUTED, f"no arm improves {comparisons.metric.name}: {calls}"

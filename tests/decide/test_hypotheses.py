@@ -52,6 +52,14 @@ def test_a_better_metric_and_the_predicted_move_support_it():
     assert "as predicted" in why
 
 
+def test_a_factor_that_is_wired_to_nothing_is_not_refuted():
+    baseline = cells(0, 99, 0.0)
+    found = compare(METRIC, baseline, {"arm0": baseline, "arm1": baseline}, alpha=0.05)
+    said, why = support(HYPOTHESIS, judge(found, alpha_screen=0.1), found, None)
+    assert said is Support.INCONCLUSIVE
+    assert "is the factor wired up?" in why
+
+
 def test_no_arm_better_but_all_worse_or_equivalent_refutes_it():
     said, why = weigh([1.0, 0.0], [-1.0, -1.0])
     assert said is Support.REFUTED
