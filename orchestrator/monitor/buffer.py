@@ -8,8 +8,10 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from torch import Tensor
 
 from orchestrator.monitor.probe import Measurement, fetch
@@ -20,18 +22,18 @@ from orchestrator.telemetry.writer import Column
 _FLUSH_STEPS = 500
 _FLUSH_SECONDS = 2.0
 _FLUSH_TENSORS = 20_000
-"""Bounds the memory: by layers x steps, or by what an evaluation logs without any step."""
+"""Bounds what an evaluation may log without a single step."""
 
 Value = float | Tensor
 """A number, or a 0-d tensor that is read when the buffer is flushed."""
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
+class StepRow(NamedTuple):
     """One optimizer step.
 
-    `seconds` is NaN for the first. `norms` are of gradients: of each, or one total. `max_norm` is
-    None where `clip_grad_norm_` was not called, infinite where it only recorded.
+    `seconds` is NaN for the first. `norms` are of gradients: one total, or one tensor for each
+    optimizer with the norm of each gradient. `max_norm` is None where `clip_grad_norm_` was not
+    called, infinite where it only recorded.
     """
 
     step: int
@@ -61,12 +63,12 @@ class Buffer:
     def add_step(self, row: StepRow) -> None:
         """Hold what was seen of a step."""
         self.steps.append(row)
-        self.tensors += len(row.norms)
+        self.tensors += 1
 
     def add_layers(self, step: int, measurement: Measurement) -> None:
         """Hold what was seen of the layers in a step."""
         self.layers.append((step, measurement))
-        self.tensors += 3 * len(measurement.layers)
+        self.tensors += 3
 
     def add_logged(self, step: int, name: str, value: Value) -> None:
         """Hold a metric."""
@@ -86,10 +88,10 @@ class Buffer:
         steps, layers, logged = self.steps, self.layers, self.logged
         self.steps, self.layers, self.logged, self.tensors = [], [], [], 0
         self.flushed_at = time.perf_counter()
-        held = [value for row in steps for value in (*row.lr, *row.norms)]
-        held += [n for _, m in layers for n in (*m.gradients, *m.parameters, *m.updates)]
+        held: list[Value] = [value for row in steps for value in (*row.lr, *row.norms)]
+        held += [norms for _, m in layers for norms in (m.gradients, m.parameters, m.updates)]
         held += [value for _, _, value in logged]
-        read = _Read(held)
+        read = _Read([value for value in held if isinstance(value, Tensor)])
         for _, rows in itertools.groupby(steps, key=lambda row: len(row.lr)):
             self._write_steps(list(rows), read)
         for names in dict.fromkeys(measurement.layers for _, measurement in layers):
@@ -105,7 +107,7 @@ class Buffer:
             self.writer.close(self.facts)
 
     def _write_steps(self, rows: Sequence[StepRow], read: _Read) -> None:
-        norm = np.array([math.hypot(*read(row.norms)) for row in rows])
+        norm = np.array([read.norm(row.norms) for row in rows])
         no_norm = np.array([not row.norms for row in rows])
         max_norm = np.array([np.nan if row.max_norm is None else row.max_norm for row in rows])
         no_clip = np.array([row.max_norm is None for row in rows])
@@ -119,7 +121,7 @@ class Buffer:
             "max_norm": np.ma.array(max_norm, mask=no_clip),
             "step_seconds": np.ma.array(seconds, mask=np.isnan(seconds)),
         }
-        lr = np.array([read(row.lr) for row in rows])  # [n, groups]
+        lr = np.array([[read.number(lr) for lr in row.lr] for row in rows])  # [n, groups]
         for i in range(lr.shape[1]):
             columns[f"lr/{i}" if i else "lr"] = lr[:, i]
         self.writer.write_steps(np.array([row.step for row in rows]), columns)
@@ -127,14 +129,9 @@ class Buffer:
     def _write_layers(self, rows: Sequence[tuple[int, Measurement]], read: _Read) -> None:
         steps = np.array([step for step, _ in rows])
         seen = [measurement for _, measurement in rows]
-        gradient, parameter, update = (  # each [n, layers]
-            np.array([read(values) for values in norms], dtype=np.float32)
-            for norms in (
-                [m.gradients for m in seen],
-                [m.parameters for m in seen],
-                [m.updates for m in seen],
-            )
-        )
+        gradient = read.rows([m.gradients for m in seen])  # [n, layers], as the others
+        parameter = read.rows([m.parameters for m in seen])
+        update = read.rows([m.updates for m in seen])
         untouched = np.zeros(gradient.shape, dtype=np.bool_)
         for row, measurement in enumerate(seen):
             untouched[row, list(measurement.untouched)] = True
@@ -149,25 +146,28 @@ class Buffer:
 
     def _write_logged(self, rows: Sequence[tuple[int, str, Value]], read: _Read) -> None:
         """A `train/...` logged several times in a step is the mean: those are its micro-batches."""
-        numbers = read([value for _, _, value in rows])
         values: dict[tuple[int, str], list[float]] = {}
-        for (step, name, _), number in zip(rows, numbers, strict=True):
+        for step, name, value in rows:
             if name.startswith("train/"):
-                values.setdefault((step, name), []).append(number)
+                values.setdefault((step, name), []).append(read.number(value))
             else:
-                values[step, name] = [number]
+                values[step, name] = [read.number(value)]
         steps, names = zip(*values, strict=True)
         means = np.array([sum(parts) / len(parts) for parts in values.values()])
         self.writer.write_logged(np.array(steps), names, means)
 
 
 class _Read:
-    """The numbers behind a flush's values, brought to the host together."""
+    """The numbers behind a flush's tensors, brought to the host together."""
 
-    def __init__(self, values: Sequence[Value]) -> None:
-        tensors = [value for value in values if isinstance(value, Tensor)]
-        self._numbers = dict(zip(map(id, tensors), fetch(tensors).tolist(), strict=True))
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._values = dict(zip(map(id, tensors), fetch(tensors), strict=True))
 
-    def __call__(self, values: Sequence[Value]) -> list[float]:
-        numbers = self._numbers
-        return [numbers[id(v)] if isinstance(v, Tensor) else v for v in values]
+    def number(self, value: Value) -> float:
+        return self._values[id(value)][0] if isinstance(value, Tensor) else value
+
+    def norm(self, parts: Sequence[Tensor]) -> float:
+        return math.hypot(*(number for part in parts for number in self._values[id(part)]))
+
+    def rows(self, tensors: Sequence[Tensor]) -> npt.NDArray[np.float32]:
+        return np.array([self._values[id(tensor)] for tensor in tensors], dtype=np.float32)

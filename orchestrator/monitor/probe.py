@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
-
-from orchestrator.nouns import Floats
 
 _HALVES = (torch.float16, torch.bfloat16)
 """Norms of these are summed in float32: float16 overflows at 65504, bfloat16 has three digits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
-    """One sampled step of one optimizer's layers: norms, one 0-d tensor for each layer.
+class Measurement(NamedTuple):
+    """One sampled step of one optimizer's layers: norms, each [layers].
 
     `parameters` is from before the step. `untouched` are the layers (by index) that had no
     gradient, hence no update.
     """
 
     layers: tuple[str, ...]
-    gradients: Sequence[Tensor]
-    parameters: Sequence[Tensor]
-    updates: Sequence[Tensor]
+    gradients: Tensor
+    parameters: Tensor
+    updates: Tensor
     untouched: tuple[int, ...]
 
 
@@ -44,14 +41,14 @@ class Probe:
         self.optimizer = optimizer
         self._names = names
         self._layers: dict[Tensor, str] = {}
-        self._gradients: tuple[Sequence[Tensor], tuple[int, ...]] | None = None
-        self._before: tuple[list[Tensor], Sequence[Tensor]] | None = None
+        self._gradients: tuple[Tensor, tuple[int, ...]] | None = None
+        self._before: tuple[list[Tensor], Tensor] | None = None
 
-    def gradient_norms(self) -> Sequence[Tensor]:
-        """Norm of each gradient that the optimizer applies, be it of a layer or not."""
+    def gradient_norms(self) -> Tensor | None:
+        """Norm of each gradient that the optimizer applies, of a layer or not; None if none."""
         groups = self.optimizer.param_groups
-        gradients = [p.grad for group in groups for p in group["params"] if p.grad is not None]
-        return norms(gradients)
+        gradients = [g for group in groups for p in group["params"] if (g := p.grad) is not None]
+        return norms(gradients) if gradients else None
 
     def see_gradients(self) -> None:
         """Measure the layers' gradients as they are now."""
@@ -89,27 +86,34 @@ class Probe:
         return self._layers
 
 
-def norms(tensors: Sequence[Tensor]) -> Sequence[Tensor]:
-    """Euclidean norm of each of `tensors`, in single precision at least."""
+def norms(tensors: list[Tensor]) -> Tensor:
+    """Euclidean norm of each of `tensors` [n], in single precision at least."""
     with torch.no_grad():
-        kinds = {t.dtype for t in tensors}
+        kinds = {(t.dtype, t.device) for t in tensors}
         if len(kinds) == 1:
             with contextlib.suppress(NotImplementedError):  # for sparse gradients
-                return torch._foreach_norm(tensors, 2, _precision(kinds.pop()))
+                return torch.stack(torch._foreach_norm(tensors, 2, _precision(tensors[0])))
         dense = [t.coalesce().values() if t.is_sparse else t for t in tensors]
-        return [torch.linalg.vector_norm(t, dtype=_precision(t.dtype)) for t in dense]
+        each = [torch.linalg.vector_norm(t, dtype=_precision(t)) for t in dense]
+        return torch.stack([norm.to(tensors[0].device, torch.float32) for norm in each])
 
 
-def _precision(kind: torch.dtype) -> torch.dtype | None:
-    return torch.float32 if kind in _HALVES else None
+def _precision(tensor: Tensor) -> torch.dtype | None:
+    return torch.float32 if tensor.dtype in _HALVES else None
 
 
-def fetch(tensors: Sequence[Tensor]) -> Floats:
-    """Values of 0-d `tensors` [n], brought to the host in one transfer per device and data type."""
-    values = np.empty(len(tensors))
+def fetch(tensors: Sequence[Tensor]) -> list[list[float]]:
+    """Values of each tensor, flat, brought to the host in one transfer per device and data type."""
     kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for i, tensor in enumerate(tensors):
         kinds.setdefault((tensor.device, tensor.dtype), []).append(i)
+    values: list[list[float]] = [[] for _ in tensors]
     for members in kinds.values():
-        values[members] = torch.stack([tensors[i] for i in members]).cpu().double().numpy()
+        members.sort(key=lambda i: tensors[i].dim() > 0)
+        numbers = [tensors[i] for i in members if tensors[i].dim() == 0]
+        vectors = [tensors[i] for i in members[len(numbers) :]]
+        flat = torch.cat([*([torch.stack(numbers)] if numbers else []), *vectors])
+        read = iter(flat.cpu().double().tolist())
+        for i in members:
+            values[i] = list(itertools.islice(read, tensors[i].numel()))
     return values

@@ -160,7 +160,9 @@ class Recorder:
         """Where `clip_grad_norm_` was called, it has seen them, and before they were clipped."""
         if self._clip is not None or self._is_sharded:
             return
-        self._norms.extend(probe.gradient_norms())
+        norms = probe.gradient_norms()
+        if norms is not None:
+            self._norms.append(norms)
         if self._is_sampled():
             probe.see_gradients()
 
