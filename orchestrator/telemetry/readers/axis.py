@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -25,8 +25,8 @@ _LARGEST = 2.0**53
 _JITTER = 2
 """A row may come this many rows late without being a resume: several threads log."""
 
-_UNORDERED = 0.2
-"""If more than this share of rows go back, the rows are in no order at all."""
+_UNORDERED, _FEW_CUTS = 0.2, 2
+"""If more than this share of rows go back, and more than a few, rows are in no order at all."""
 
 _CROWDED = 1.5
 """Points per epoch above which epochs do not number the rows."""
@@ -61,7 +61,7 @@ def kinds_of(records: Sequence[Record], roles: Roles) -> list[Kind]:
 
 
 def place(
-    n_rows: int, columns: dict[str, Column], roles: Roles, kinds: Sequence[Kind]
+    n_rows: int, columns: Mapping[str, Column], roles: Roles, kinds: Sequence[Kind]
 ) -> Placement:
     """Position of every row, by the step column, else by the epochs, else by counting rows."""
     step, epoch, index = (
@@ -92,8 +92,8 @@ def split_runs(keys: Floats, kinds: Sequence[Kind]) -> tuple[list[Run], bool]:
     """
     cuts = _cuts(keys, kinds)
     bounds = [0, *cuts, len(keys)]
-    restarts = sum(1 for cut in cuts if keys[cut] <= keys[0])
-    if len(cuts) - restarts > max(5, _UNORDERED * len(keys)):
+    restarts = sum(1 for a, b in pairwise(bounds[1:]) if keys[a] <= keys[0] and b - a > 1)
+    if len(cuts) - restarts > max(_FEW_CUTS, _UNORDERED * len(keys)):
         return [Run(list(range(len(keys))))], False
     runs: list[Run] = []
     for begin, end in pairwise(bounds):
@@ -141,7 +141,7 @@ def _filled(keys: Floats) -> Floats:
     return keys[np.where(last < 0, first, last)]
 
 
-def _advances(step: Floats, columns: dict[str, Column], roles: Roles) -> bool:
+def _advances(step: Floats, columns: Mapping[str, Column], roles: Roles) -> bool:
     """Whether a step column is of use: it has values, and not the same one for all points."""
     known = step[np.isfinite(step)]
     if len(known) == 0:
@@ -149,7 +149,7 @@ def _advances(step: Floats, columns: dict[str, Column], roles: Roles) -> bool:
     return bool((known != known[0]).any()) or _numbers_rows(_filled(step), columns, roles)
 
 
-def _numbers_rows(epoch: Floats, columns: dict[str, Column], roles: Roles) -> bool:
+def _numbers_rows(epoch: Floats, columns: Mapping[str, Column], roles: Roles) -> bool:
     """Whether no series has many different values in one epoch."""
     axes = {roles.step, roles.epoch, roles.index}
     for name, column in columns.items():

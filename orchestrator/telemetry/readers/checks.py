@@ -19,8 +19,11 @@ _HYPERPARAMETER = re.compile(
     r"patch_size|kernel_size|optimi[sz]er|activation|seed|warmup\w*|(?:params?|config|hparams?)_\w+|"
     r"lr|learning_rate)"
 )
-_EVENTS = 0.05
-"""If no series has a value in more than this share of the rows, the rows are events."""
+_TURNS = 0.15
+"""A setting that turns in more than this share of the rows follows no schedule."""
+
+_EVENTS, _MANY = 2, 10
+"""If no series has more than so many values in so many rows or more, the rows are events."""
 
 _NAMED = 12
 
@@ -47,7 +50,7 @@ def refuse_other_tables(
         hint = "say which is which: --map train_loss=NAME --map val_loss=NAME"
         raise not_a_curve(path, seen, f"{hint}, if it is a training log")
     most = max((len(columns[roles.columns[r]]) for r in measured if r in roles.columns), default=0)
-    if is_table and len(records) >= 5 and not roles.sums and most <= _EVENTS * len(records) + 1:
+    if is_table and len(records) >= _MANY and not roles.sums and most <= _EVENTS:
         seen = f"tells a loss or a metric in {most} of its {len(records)} rows: an event log?"
         raise not_a_curve(path, seen, curve)
 
@@ -62,16 +65,17 @@ def is_measured(role: str) -> bool:
 
 
 def _varied_hyperparameters(columns: Mapping[str, Column]) -> list[str]:
-    """Two hyper-parameters or more that go up and down from row to row; a schedule seldom does."""
+    """Two hyper-parameters or more that change, one of them up and down as no schedule does."""
     varied = []
+    is_wild = False
     for name, column in columns.items():
-        if _HYPERPARAMETER.fullmatch(naming.normal(name)):
-            changes = np.sign(np.diff(column.values))
-            if len(set(changes[changes != 0].tolist())) == 2 or (
-                changes.any() and naming.lr_group(name) is None
-            ):
-                varied.append(name)
-    return varied if len(varied) > 1 else []
+        moves = np.sign(np.diff(column.values))
+        moves = moves[moves != 0]
+        if len(moves) and _HYPERPARAMETER.fullmatch(naming.normal(name)):
+            varied.append(name)
+            turns = int((np.diff(moves) != 0).sum())
+            is_wild = is_wild or turns > _TURNS * len(column)
+    return varied if is_wild and len(varied) > 1 else []
 
 
 def _item_names(records: Sequence[Record]) -> str:

@@ -10,7 +10,7 @@ from orchestrator.nouns import Floats, Ints, Scalar, Series
 from orchestrator.telemetry.names import unit
 from orchestrator.telemetry.readers import axis, naming
 from orchestrator.telemetry.readers.roles import Roles
-from orchestrator.telemetry.readers.table import Column
+from orchestrator.telemetry.readers.table import Column, is_periodic
 
 _AFTER_FIT = 0.1
 """A last evaluation within this share of the usual distance was made after training: of another
@@ -20,7 +20,7 @@ _KEPT = 20
 """Thinning leaves a series at least this many points: evaluations are few already."""
 
 
-def curves(
+def series_of(
     columns: Mapping[str, Column], roles: Roles, rows: Ints, placement: axis.Placement
 ) -> tuple[dict[str, Series], dict[str, Scalar], list[str]]:
     """Series by role, facts, and notes, from `rows` (ascending) of the file.
@@ -53,19 +53,27 @@ def curves(
 
 
 def without_zeros(series: dict[str, Series]) -> tuple[dict[str, Series], list[str]]:
-    """Series without the validation losses that are 0 throughout beside a train loss that is not.
+    """Series without the zeros that stand for "not computed", and which had such.
 
-    YOLOv9 writes 0 for losses it does not compute.
+    They are validation losses that are 0 throughout beside a train loss that is not, as YOLOv9
+    writes them, and validation series that are 0 but in every n-th row.
     """
     train, val = series.get("train/loss"), series.get("val/loss")
-    if train is None or not train.values.any() or (val is not None and val.values.any()):
-        return series, []
-    zero = [
-        role
-        for role, curve in series.items()
-        if role.startswith("val/") and naming.is_loss(role) and not curve.values.any()
-    ]
-    return {role: curve for role, curve in series.items() if role not in zero}, zero
+    is_never = train is not None and train.values.any() and (val is None or not val.values.any())
+    kept: dict[str, Series] = {}
+    zero = []
+    for role, curve in series.items():
+        rows = np.flatnonzero(curve.values)
+        if not role.startswith("val/") or len(rows) == len(curve):
+            kept[role] = curve
+        elif len(rows) == 0 and is_never and naming.is_loss(role):
+            zero.append(role)
+        elif is_periodic(rows.tolist()):
+            kept[role] = Series(curve.steps[rows], curve.values[rows], curve.unit)
+            zero.append(role)
+        else:
+            kept[role] = curve
+    return kept, zero
 
 
 def thinned(series: Series, every: int) -> Series:

@@ -20,7 +20,7 @@ BLANKS = " "
 
 _DELIMITERS = (",", ";", "\t", "|", BLANKS)
 _SAMPLE = 40
-_COMMENT = re.compile(r"\s*(#|//|%)")
+_COMMENT = re.compile(r"\s*(#|//|%|sep=.$)", re.I)
 _DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+(?:[eE][-+]?\d+)?")
 
 
@@ -163,24 +163,33 @@ class _Rows:
             self._seen_header = True
             if _key(_trimmed(cells)) == _key(self._shape.names):
                 return
-        if self._shape.has_header and _is_header(cells, self._names):
-            if _key(_trimmed(cells)) == _key(self._names):
-                self._odd["a header in the middle was skipped"] += 1
-            else:
-                self._names = unique(_trimmed(cells))
-                self._odd["a header in the middle named other columns"] += 1
-            return
-        self._last_is_short = len(cells) < len(self._names)
-        if len(_trimmed(cells)) > len(self._names):
-            self._odd["more cells than the header: the surplus was ignored"] += 1
-        if self._last_is_short:
-            self._odd["fewer cells than the header"] += 1
         record: Record = {}
+        is_data = not self._shape.has_header
         for name, text in zip(self._names, cells, strict=False):
             value: Cell | None = cell(text, decimal_comma=self._shape.decimal_comma)
             if value is not None:
                 record[name] = value
-        self.records.append(record)
+                is_data = is_data or isinstance(value, float)
+        if is_data or not self._take_header(cells):
+            self._count_odd(cells)
+            self.records.append(record)
+
+    def _take_header(self, cells: tuple[str, ...]) -> bool:
+        if not _is_header(cells, self._names):
+            return False
+        if _key(_trimmed(cells)) == _key(self._names):
+            self._odd["a header in the middle was skipped"] += 1
+        else:
+            self._names = unique(_trimmed(cells))
+            self._odd["a header in the middle named other columns"] += 1
+        return True
+
+    def _count_odd(self, cells: tuple[str, ...]) -> None:
+        self._last_is_short = len(cells) < len(self._names)
+        if self._last_is_short:
+            self._odd["fewer cells than the header"] += 1
+        elif len(cells) > len(self._names) < len(_trimmed(cells)):
+            self._odd["more cells than the header: the surplus was ignored"] += 1
 
     def warnings(self, ends_with_newline: bool) -> list[str]:
         """What was odd, with the number of rows; a last row cut short is dropped here."""

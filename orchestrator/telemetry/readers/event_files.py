@@ -15,9 +15,9 @@ import numpy as np
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.telemetry.readers.log import Raw, Record, not_a_curve
-from orchestrator.telemetry.readers.naming import split_of
+from orchestrator.telemetry.readers.naming import quantity, split_of, take_apart
 from orchestrator.telemetry.readers.registry import reader
-from orchestrator.telemetry.readers.source import LARGEST
+from orchestrator.telemetry.readers.source import LARGEST, files_under
 
 if TYPE_CHECKING:
     from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[import-untyped]
@@ -33,14 +33,14 @@ _OTHER_AXIS = "_vs_iterations"
 
 def _sniff(head: bytes, path: Path) -> float:
     if path.is_dir():
-        return 0.8 if next(_event_files(path), None) is not None else 0.0
+        return 0.8 if _event_files(path) else 0.0
     return 1.0 if _FIRST_RECORD in head[:64] else 0.0
 
 
 @reader("tensorboard", sniff=_sniff)
 def read(path: Path) -> Raw:
     """All scalars under `path`; a subfolder is a run, or if it is called like one a split."""
-    files = list(_event_files(path)) if path.is_dir() else [path]
+    files = _event_files(path) if path.is_dir() else [path]
     runs: dict[str, list[Record]] = {}
     warnings: list[str] = []
     for file in files:
@@ -58,24 +58,28 @@ def read(path: Path) -> Raw:
     return Raw(runs, tuple(dict.fromkeys(warnings)), is_table=False)
 
 
-def _event_files(folder: Path) -> Iterator[Path]:
+def _event_files(folder: Path) -> list[Path]:
     """Event files, oldest first within a folder: their names carry the time they were begun."""
-    return iter(sorted(p for p in folder.rglob("*tfevents*") if p.is_file()))
+    return sorted(file for file in files_under(folder) if "tfevents" in file.name)
 
 
 def _place(folder: Path, root: Path) -> tuple[str, str]:
-    """Run and split of the files in `folder`."""
-    if not root.is_dir():
-        return "", ""
-    parts = folder.relative_to(root).parts
-    split = split_of(parts[-1]) if parts else ""
-    if not parts and (split := split_of(root.name)):
-        return "", split
+    """Run of the files in `folder`, and what its name says of the split, to be put before tags."""
+    parts = folder.relative_to(root).parts if root.is_dir() else ()
+    split = _split_named(parts[-1] if parts else folder.name)
     return "/".join(parts[:-1] if split else parts), split
 
 
+def _split_named(folder: str) -> str:
+    """`train` for a folder of that name and for `loss_train`, which PyTorch's add_scalars makes."""
+    if split_of(folder):
+        return folder
+    split, rest = take_apart(folder)
+    return split if split and quantity(rest) else ""
+
+
 def _records(file: Path, split: str, warnings: list[str]) -> Iterator[Record]:
-    prefix = f"{file.parent.name}/" if split else ""
+    prefix = f"{split}/" if split else ""
     for event in _events(file, warnings):
         for value in event.summary.value:
             tag = value.tag

@@ -14,7 +14,7 @@
 | `loss_quantum` | the train loss was rounded to multiples of this |
 | `lr_always_zero` | the learning rate is 0 in every row |
 | `constant` | measured series that never change |
-| `not_computed` | series left out because 0 stood for "not computed" |
+| `not_computed` | series in which 0 stood for "not computed", and was left out |
 | `resumed_at` | steps from which the run was resumed |
 | `is_adversarial` | there are generator and discriminator losses |
 | `val_is_test` | the validation series are a test set's |
@@ -25,6 +25,8 @@
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -40,7 +42,9 @@ _COARSE = 20
 _EARLY = 0.98
 
 
-def facts_of(series: dict[str, Series], axis: str, known: dict[str, Scalar]) -> dict[str, Scalar]:
+def facts_of(
+    series: Mapping[str, Series], axis: str, known: Mapping[str, Scalar]
+) -> dict[str, Scalar]:
     """Facts computed from the curves; `known` are those that the file told."""
     facts = dict(known)
     losses = {role: s for role, s in series.items() if is_measured(role)}
@@ -67,7 +71,7 @@ def facts_of(series: dict[str, Series], axis: str, known: dict[str, Scalar]) -> 
     return facts
 
 
-def warnings_of(facts: dict[str, Scalar], series: dict[str, Series]) -> list[str]:
+def warnings_of(facts: Mapping[str, Scalar], series: Mapping[str, Series]) -> list[str]:
     """What the facts mean for somebody who reads the curves."""
     warnings = []
     for name, count in facts.items():
@@ -128,10 +132,10 @@ def _planned(facts: dict[str, Scalar], axis: str) -> None:
     done = facts["last"]
     if not isinstance(planned, int | float) and isinstance(facts.get("max_epochs"), int | float):
         planned, done = facts["max_epochs"], facts.get("epochs")
-    if isinstance(planned, int | float) and planned > 0 and isinstance(done, int | float):
+    if isinstance(planned, int | float) and isinstance(done, int | float) and 0 < planned < np.inf:
         facts["stopped_early"] = bool(done + 1 < _EARLY * planned)
 
 
-def _longest(series: dict[str, Series], prefix: str) -> Series | None:
+def _longest(series: Mapping[str, Series], prefix: str) -> Series | None:
     found = [s for role, s in series.items() if role.startswith(prefix)]
     return max(found, key=len, default=None)

@@ -19,6 +19,7 @@ from orchestrator.telemetry.readers import (  # noqa: F401
     ultralytics_csv,
 )
 from orchestrator.telemetry.readers.log import not_a_curve
+from orchestrator.telemetry.readers.source import files_under
 
 _KNOWN = (
     "trainer_state.json",
@@ -38,15 +39,13 @@ _KNOWN = (
 """Names that training tools give to their logs, richer ones first."""
 
 _SUFFIXES = (".csv", ".tsv", ".jsonl", ".log")
-_DEEPEST = 3
-_MOST_ENTRIES = 10_000
 
 
 def log_in(path: Path) -> Path:
     """`path`, or the one log inside it if it is a folder that no format reads as a whole."""
     if not path.is_dir() or registry.detect(b"", path) is not None:
         return path
-    files = _files(path, 0, [])
+    files = files_under(path)
     for name in _KNOWN:
         if found := [file for file in files if file.name == name]:
             return _latest(path, found)
@@ -76,17 +75,3 @@ def _latest(folder: Path, found: list[Path]) -> Path:
         return found[0]
     shown = ", ".join(str(file.relative_to(folder)) for file in found[:8])
     raise not_a_curve(folder, f"holds several logs ({shown})", "give the path of one of them")
-
-
-def _files(folder: Path, depth: int, found: list[Path]) -> list[Path]:
-    """Files at most `_DEEPEST` levels down, nearest first."""
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError as error:
-        raise OrchestratorError(f"cannot read {folder}: {error.strerror}") from None
-    found += [entry for entry in entries if entry.is_file()]
-    for entry in entries:
-        is_folder = entry.is_dir() and not entry.name.startswith(".")
-        if is_folder and depth < _DEEPEST and len(found) < _MOST_ENTRIES:
-            _files(entry, depth + 1, found)
-    return found

@@ -43,7 +43,7 @@ def read(path: Path) -> Raw:
             if isinstance(value := state.get(theirs), str | int | float)
         }
     else:
-        history = list(json_text.salvage(text[text.find('"log_history"') :]))
+        history = list(json_text.salvage(text[max(0, text.find('"log_history"')) :]))
         facts = {}
         warnings += (f"damaged or cut off: {len(history)} rows of log_history could be read",)
     records = rows_of(history) if isinstance(history, list) else []

@@ -6,9 +6,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 from orchestrator.telemetry.readers import naming
 from orchestrator.telemetry.readers.log import Record
+from orchestrator.telemetry.readers.table import is_periodic
 
 _PHASES = ("split", "phase", "mode", "stage", "subset", "partition", "set", "dataset", "type")
 _TAGS = ("metric", "tag", "metric_name", "variable", "series", "key", "name")
@@ -97,26 +99,42 @@ def exported(records: Sequence[Record]) -> dict[str, list[Record]] | None:
 def without_fillers(records: Sequence[Record]) -> tuple[list[Record], int]:
     """Rows without the NaNs that stand for empty cells, and how many those were.
 
-    They do where no cell is empty, and two columns never have a number in the same row: pandas
-    wrote a sparse table so. A row that fills part of what another kind of rows fills has real
-    NaNs in the rest of it; one of nothing but NaN has those of the row before it.
+    They can only where no cell is empty.
     """
     names = _names(records)
     if len(records) < 2 or any(len(record) < len(names) for record in records):
         return list(records), 0
+    if not any(_is_nan(cell) for record in records for cell in record.values()):
+        return list(records), 0
     metrics = [name for name in names if not _is_axis(name)]
     kinds = [frozenset(n for n in metrics if not _is_nan(record[n])) for record in records]
     counts = Counter(kind for kind in kinds if kind)
-    if len(counts) > _MOST_KINDS or not any(a.isdisjoint(b) for a in counts for b in counts):
-        return list(records), 0
+    if len(counts) <= _MOST_KINDS and any(a.isdisjoint(b) for a in counts for b in counts):
+        result = _sparse(records, kinds, counts)
+    else:
+        filled = {n: [row for row, kind in enumerate(kinds) if n in kind] for n in metrics}
+        seldom = {name for name, rows in filled.items() if is_periodic(rows)}
+        result = [
+            {n: c for n, c in record.items() if n not in seldom or not _is_nan(c)}
+            for record in records
+        ]
+    return result, sum(map(len, records)) - sum(map(len, result))
+
+
+def _sparse(
+    records: Sequence[Record], kinds: Sequence[frozenset[str]], counts: Counter[frozenset[str]]
+) -> list[Record]:
+    """Rows of kinds that share no column, as pandas writes a sparse table.
+
+    A row that fills part of what another kind fills has real NaNs in the rest of it; one of
+    nothing but NaN has those of the row before it.
+    """
     whole = {kind: _whole(kind, counts) for kind in counts}
-    result, dropped, previous = [], 0, counts.most_common(1)[0][0]
+    result, previous = [], counts.most_common(1)[0][0]
     for record, kind in zip(records, kinds, strict=True):
         previous = whole.get(kind, previous)
-        row = {n: c for n, c in record.items() if not _is_nan(c) or n in previous}
-        dropped += len(record) - len(row)
-        result.append(row)
-    return result, dropped
+        result.append({n: c for n, c in record.items() if not _is_nan(c) or n in previous})
+    return result
 
 
 def _whole(kind: frozenset[str], counts: Counter[frozenset[str]]) -> frozenset[str]:
@@ -134,7 +152,7 @@ def _is_axis(name: str) -> bool:
 
 
 def _names(records: Sequence[Record]) -> Mapping[str, None]:
-    return dict.fromkeys(name for record in records for name in record)
+    return dict.fromkeys(chain.from_iterable(records))
 
 
 def _column(

@@ -22,7 +22,8 @@ _MAX_DOUBLE = 1.797e308
 
 
 def _sniff(_: bytes, path: Path) -> float:
-    return 0.9 if path.is_dir() and next(_run_folders(path), None) is not None else 0.0
+    folder = next(_run_folders(path), None) if path.is_dir() else None
+    return 0.9 if folder is not None and _histories(folder / "metrics") else 0.0
 
 
 @reader("mlflow", sniff=_sniff)

@@ -15,6 +15,10 @@ HEAD = 1 << 16
 LARGEST = 200 << 20
 """Bytes read at most: parsed rows take about 20 times their size in memory."""
 
+_DEEPEST = 6
+_MOST_ENTRIES = 20_000
+"""How far a folder is searched: somebody may give their home."""
+
 _MAGIC = (
     (b"version https://git-lfs", "is a Git LFS pointer, not the file itself", "git lfs pull"),
     (b"/annex/objects", "is a git-annex pointer, not the file itself", "git annex get"),
@@ -50,6 +54,26 @@ def head_of(path: Path) -> bytes:
             return file.read(HEAD)
     except OSError as error:
         raise OrchestratorError(f"cannot read {path}: {error.strerror}") from None
+
+
+def files_under(folder: Path) -> list[Path]:
+    """Files at most `_DEEPEST` levels down, the nearest first, hidden folders left out."""
+    found: list[Path] = []
+    folders = [folder]
+    for _ in range(_DEEPEST):
+        entries = [entry for inner in folders for entry in _entries(inner)]
+        found += [entry for entry in entries if entry.is_file()]
+        folders = [e for e in entries if e.is_dir() and not e.name.startswith(".")]
+        if len(found) + len(folders) > _MOST_ENTRIES:
+            break
+    return found
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except OSError as error:
+        raise OrchestratorError(f"cannot read {folder}: {error.strerror}") from None
 
 
 def refuse_foreign(head: bytes, path: Path) -> None:

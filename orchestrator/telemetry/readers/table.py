@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -25,6 +26,14 @@ class Column:
         """The part of it that lies in `rows` (ascending)."""
         keep = np.isin(self.rows, rows, assume_unique=True)
         return Column(self.rows[keep], self.values[keep])
+
+
+def is_periodic(rows: Sequence[int]) -> bool:
+    """Whether rows come at one distance of two or more, as evaluations do; the last may be near."""
+    gaps = [b - a for a, b in pairwise(rows)]
+    if len(gaps) < 2 or gaps[0] < 2:
+        return False
+    return set(gaps[:-1]) == {gaps[0]} and gaps[-1] <= gaps[0] and rows[0] <= gaps[0]
 
 
 def columns_of(records: Sequence[Record]) -> dict[str, Column]:

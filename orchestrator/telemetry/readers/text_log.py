@@ -47,8 +47,8 @@ _STEP = re.compile(
 _PROGRESS = re.compile(r"(?<![\w./])(\d+)/(\d+)\s*[\[━]")
 """Progress bars of tqdm (`45/100 [00:10<`) and Keras (`100/100 [===`)."""
 
-_COUNTED = re.compile(r"\W{0,3}[\[(]?\s*(\d+)\s*/\s*(\d+)\s*[\]):|]")
-"""`[012/100] train_loss=...`, at the beginning of a line."""
+_COUNTED = re.compile(r"\W{0,3}[\[(]?\s*(\d+)(?:\s*/\s*\d+\s*[\]):|]|\])")
+"""`[012/100] train_loss=...`, `[12] loss ...`, at the beginning of a line."""
 
 _PAIR = re.compile(
     rf"(?<![\w.])['\"]?({_WORD}(?:[ ]\(?{_WORD}\)?){{0,3}}+)['\"]?"
@@ -87,7 +87,7 @@ def read(path: Path) -> Raw:
     for line in text.split("\n"):
         scan.line(line[:_LONGEST])
     if not scan.records:
-        seen = "has no line that tells a step and a loss"
+        seen = "has no line that tells a step and a loss, and no rows of numbers under a header"
         raise not_a_curve(path, seen, "give the output of a training, or its CSV or JSON log")
     return Raw({"": scan.records}, warnings, scan.facts, is_table=False)
 

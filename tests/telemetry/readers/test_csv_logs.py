@@ -149,6 +149,20 @@ def test_a_diverged_row_of_a_sparse_table_keeps_its_nan(read):
     assert len(log.telemetry["val/loss"]) == 1
 
 
+@pytest.mark.parametrize("filler", ["nan", 0])
+def test_an_evaluation_every_few_epochs_is_filled_up_in_between(read, filler):
+    rows = [(e, 3 / e, 4 / e if e % 5 == 0 or e == 23 else filler) for e in range(1, 24)]
+    log = read("x.csv", table("epoch,train_loss,val_loss", rows))
+    assert log.telemetry["val/loss"].steps.tolist() == [5, 10, 15, 20, 23]
+    assert len(log.telemetry["train/loss"]) == 23
+
+
+def test_a_loss_that_stays_nan_is_no_filler(read):
+    rows = [(e, 3 / e, "nan" if e in (4, 7) or e > 9 else 1 / e) for e in range(1, 15)]
+    log = read("x.csv", table("epoch,train_loss,val_loss", rows))
+    assert log.facts["nonfinite/val/loss"] == 7
+
+
 def test_of_step_and_epoch_twins_the_finer_one_is_the_loss(read):
     rows = [(i, 0, 1 / (i + 1), "") for i in range(10)] + [(9, 0, "", 0.3)]
     log = read("metrics.csv", table("step,epoch,train_loss_step,train_loss_epoch", rows))

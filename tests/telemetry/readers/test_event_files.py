@@ -70,6 +70,20 @@ def test_keras_writes_tensors_by_epoch_in_a_folder_per_split(fill):
     assert "no scalars" in "".join(log.warnings)
 
 
+def test_a_folder_per_series_and_split(fill):
+    folder = fill(
+        {
+            f"loss_{split}/{NAME}": events(*curve("loss", [v, v]))
+            for split, v in (("train", 1), ("val", 2))
+        }
+    )
+    log = readers.read_log(folder)
+    assert log.telemetry["train/loss"].values.tolist() == [1, 1]
+    assert log.telemetry["val/loss"].values.tolist() == [2, 2]
+    alone = readers.read_log(folder / "loss_val" / NAME)
+    assert set(alone.columns) == {"val/loss", "step"}
+
+
 def test_versions_are_runs(fill):
     folder = fill(
         {

@@ -31,6 +31,12 @@ def test_a_schedule_of_the_learning_rate_is_no_table_of_trials(read):
     assert len(log.telemetry["train/loss"]) == 3
 
 
+def test_a_one_cycle_schedule_is_no_table_of_trials(read):
+    rows = [f"{0.1 * min(i, 20 - i)},{0.9 - 0.01 * min(i, 20 - i)},{3 - i / 10}" for i in range(20)]
+    log = read("x.csv", "lr,momentum,loss\n" + "\n".join(rows))
+    assert len(log.telemetry["train/loss"]) == 20
+
+
 def test_a_report_by_class(read):
     text = "class,precision,recall,f1-score\ncat,0.5,0.6,0.5\ndog,0.7,0.8,0.7\nbird,0.1,0.2,0.1\n"
     assert "one row per item of 'class'" in refused(read, "metrics.csv", text)
@@ -100,6 +106,11 @@ def test_a_folder_is_searched_for_its_log(fill):
         }
     )
     assert readers.read_log(folder / "run").n_points == 3
+
+
+def test_a_folder_called_metrics_need_not_be_of_mlflow(fill):
+    folder = fill({"metrics/loss.csv": "epoch,loss\n1,2\n2,1\n", "notes.txt": "x"})
+    assert readers.read_log(folder).format == "plain_csv"
 
 
 def test_a_folder_without_a_log_or_with_several(fill):

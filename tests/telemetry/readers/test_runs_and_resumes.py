@@ -51,6 +51,12 @@ def test_rows_in_no_order_are_sorted(read):
     assert "in no order" in log.warnings[0]
 
 
+def test_rows_with_the_newest_first_are_turned_round(read):
+    log = read("x.csv", table([(s, s) for s in range(30, 0, -1)]))
+    assert log.telemetry["train/loss"].values.tolist() == list(range(1, 31))
+    assert log.runs == ("1",)
+
+
 def test_evaluation_rows_that_lag_behind_are_no_restart(read):
     rows = [(i, 1, "") for i in range(10)] + [(i, "", 2) for i in range(0, 10, 5)]
     log = read("x.csv", table(rows, "step,train_loss,val_loss"))

@@ -56,6 +56,15 @@ def test_a_bracketed_epoch_with_its_iteration(read):
     assert log.telemetry["val/accuracy"].steps.tolist() == [100, 200, 300]
 
 
+@pytest.mark.parametrize(
+    "position", ["[{:03d}/100]", "[{}]", "{:3d}/100 |", "[Iter {}]", "it: {}", "Step    {},"]
+)
+def test_many_ways_to_tell_the_step(read, position):
+    lines = [position.format(i) + f" train_loss={loss(i)} val_loss={loss(i)}" for i in range(1, 9)]
+    log = read("x.log", joined(*lines))
+    assert log.telemetry["train/loss"].steps.tolist() == list(range(1, 9))
+
+
 def test_lines_of_a_test_set_give_their_split_to_bare_names(read):
     lines = []
     for epoch in range(1, 4):
