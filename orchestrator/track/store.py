@@ -6,12 +6,14 @@ user's own has a say.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import logging
 import os
 import socket
 import sqlite3
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,20 +64,20 @@ def connected(uri: str) -> Iterator[MlflowClient]:
 
 
 def _guarded(uri: str) -> Iterator[MlflowClient]:
-    from mlflow.exceptions import MlflowException
-    from mlflow.tracking import MlflowClient
-    from sqlalchemy.exc import SQLAlchemyError
-
-    # Migrations of a new store are told line by line otherwise.
+    # What MLflow's own parts deprecate in each other, and its migrations line by line, would be
+    # printed into the middle of the campaign's display.
     for name in ("alembic", "mlflow.store.db.utils"):
         logging.getLogger(name).setLevel(logging.ERROR)
-    try:
-        client = MlflowClient(tracking_uri=uri)
-        _initialise(client, uri)
-        yield client
-    except (MlflowException, SQLAlchemyError, OSError) as error:
-        first = str(error).strip().partition("\n")[0]
-        raise Unreachable(f"MLflow at {shown(uri)} failed: {first}", _REMEDY) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from mlflow.exceptions import MlflowException
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            yield _opened(uri)
+        except (MlflowException, SQLAlchemyError, OSError, sqlite3.Error) as error:
+            first = str(error).strip().partition("\n")[0]
+            raise Unreachable(f"MLflow at {shown(uri)} failed: {first}", _REMEDY) from error
 
 
 _REMEDY = "check tracking_uri and the server; `report` feeds MLflow from the record at any time"
@@ -87,8 +89,7 @@ def experiment(client: MlflowClient, record: Record, uri: str) -> Experiment:
     It is called like the campaign; a second campaign of that name in another folder, or one whose
     experiment the user deleted under this name, gets the key of its folder behind it.
     """
-    folder = record.campaign.folder
-    key = hashlib.sha256(folder.encode()).hexdigest()[:8]
+    key = campaign_key(record.campaign.folder)
     for name in (record.campaign.name, f"{record.campaign.name}-{key}"):
         found = client.get_experiment_by_name(name)
         if found is None:
@@ -102,6 +103,11 @@ def experiment(client: MlflowClient, record: Record, uri: str) -> Experiment:
         f"experiments {record.campaign.name!r} and {name!r} of another campaign are in the way.",
         "rename the campaign, or name another tracking_uri",
     )
+
+
+def campaign_key(folder: str) -> str:
+    """What tells campaigns of one name apart: their folder, in eight characters."""
+    return hashlib.sha256(folder.encode()).hexdigest()[:8]
 
 
 def shown(uri: str) -> str:
@@ -137,22 +143,38 @@ def _knock(uri: str) -> None:
         raise Unreachable(f"MLflow at {shown(uri)} does not answer: {error}", _REMEDY) from error
 
 
-def _initialise(client: MlflowClient, uri: str) -> None:
-    """Open the store once, one process at a time: two that create a SQLite file at once both die.
+def _opened(uri: str) -> MlflowClient:
+    """A client whose store is there. MLflow makes a new store when its client is made.
 
-    Write-ahead logging is a property of the file and halves the waits of readers and writers.
+    One process at a time: two that make a SQLite file at once both die. A database that refuses us
+    is found out before MLflow, which would try for two minutes. Write-ahead logging is a property
+    of the file and halves the waits of readers and writers.
     """
+    from mlflow.tracking import MlflowClient
+
     file = sqlite_file(uri)
     if file is None:
-        client.search_experiments(max_results=1)
-        return
+        if not is_server(uri):
+            _log_in(uri)
+        return MlflowClient(tracking_uri=uri)
     file.parent.mkdir(parents=True, exist_ok=True)
     with Path(f"{file}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        client.search_experiments(max_results=1)
-        with sqlite3.connect(file) as database:
+        with contextlib.closing(sqlite3.connect(file)) as database:
             database.execute("PRAGMA journal_mode=WAL")
-        database.close()
+        client = MlflowClient(tracking_uri=uri)
+        client.search_experiments(max_results=1)
+        return client
+
+
+def _log_in(uri: str) -> None:
+    import sqlalchemy
+
+    engine = sqlalchemy.create_engine(uri)
+    try:
+        engine.connect().close()
+    finally:
+        engine.dispose()
 
 
 def _artifacts(record: Record, uri: str, key: str) -> str | None:

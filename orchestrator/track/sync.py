@@ -19,7 +19,7 @@ from orchestrator.track.store import connected, experiment, is_server, shown
 from orchestrator.track.tree import Node, tree
 
 if TYPE_CHECKING:
-    from mlflow.entities import Run
+    from mlflow.entities import Metric, Run
     from mlflow.tracking import MlflowClient
 
 ID, DIGEST = "orchestrator.id", "orchestrator.digest"
@@ -84,16 +84,21 @@ def _fill(
     from mlflow.entities import Param, RunTag
 
     run_id, stamp = run.info.run_id, run.info.start_time
-    tags = {**node.tags, "mlflow.source.name": campaign.training.target, "mlflow.note.content":
-            node.note[:LONGEST_NOTE], "mlflow.source.type": "LOCAL"}  # fmt: skip
+    tags = {
+        **node.tags,
+        "mlflow.note.content": node.note[:LONGEST_NOTE],
+        "mlflow.source.name": campaign.training.target,
+        "mlflow.source.type": "LOCAL",
+    }
+    new_params = {k: v for k, v in node.params.items() if k not in run.data.params}
     client.log_batch(
         run_id,
-        params=[
-            Param(valid_name(k), v) for k, v in node.params.items() if k not in run.data.params
-        ],
+        params=[Param(valid_name(k), v) for k, v in new_params.items()],
         tags=[RunTag(k, v) for k, v in tags.items() if v and run.data.tags.get(k) != v],
     )
-    _log_points(client, run, node, campaign, telemetry)
+    batch = _points(run, node, campaign, telemetry)
+    for first in range(0, len(batch), BATCH):
+        client.log_batch(run_id, metrics=batch[first : first + BATCH])
     if node.kind in ("campaign", "trial"):
         _log_dataset(client, run, campaign)
     if node.files:
@@ -107,27 +112,24 @@ def _fill(
     client.set_terminated(run_id, node.status, max(stamp, int(end * 1000)))
 
 
-def _log_points(
-    client: MlflowClient, run: Run, node: Node, campaign: Campaign, telemetry: Reader
-) -> None:
-    """Curves of a trial on its optimizer step, in batches; then the numbers that have no curve.
+def _points(run: Run, node: Node, campaign: Campaign, telemetry: Reader) -> list[Metric]:
+    """Curves of a trial on its optimizer step, then the numbers that have no curve.
 
     The time stamp is the run's start, so that a point written twice is one point. A statistic that
     changed (a verdict reached with more seeds) is the newest at its step by a later stamp.
     """
-    from mlflow.entities import Metric as Point
+    from mlflow.entities import Metric
 
-    stamp = run.info.start_time
+    stamp, now = run.info.start_time, int(time.time() * 1000)
     recorded = telemetry(node.trial) if node.trial is not None else None
     curves = list(points(recorded, campaign.metric, with_test=node.with_test)) if recorded else []
-    batch = [Point(name, value, stamp, step) for name, step, value in curves]
-    drawn, now = {name for name, _, _ in curves}, int(time.time() * 1000)
+    batch = [Metric(name, value, stamp, step) for name, step, value in curves]
+    drawn = {name for name, _, _ in curves}
     for name, value in node.metrics.items():
         key, old = valid_name(name), run.data.metrics.get(valid_name(name))
         if key not in drawn and old != value:
-            batch.append(Point(key, value, stamp if old is None else now, 0))
-    for first in range(0, len(batch), BATCH):
-        client.log_batch(run.info.run_id, metrics=batch[first : first + BATCH])
+            batch.append(Metric(key, value, stamp if old is None else now, 0))
+    return batch
 
 
 def _log_dataset(client: MlflowClient, run: Run, campaign: Campaign) -> None:

@@ -94,6 +94,7 @@ def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
             tags={
                 "program": f"{training.kind}: {training.target}",
                 "code": training.code,
+                "folder": record.campaign.folder,
                 "ending": record.ending,
                 "verdict": _adopted(record),
             },
@@ -176,6 +177,7 @@ def _arms(
         if result is not None and arm.name in compared:
             node = replace(
                 node,
+                status="FINISHED",
                 metrics=_effect(compared[arm.name], result.comparisons),
                 tags={**node.tags, **_verdict(verdicts.get(arm.name), page)},
             )
@@ -231,7 +233,6 @@ def _trials(
     *, with_test: bool = False,
 ) -> Iterator[Node]:  # fmt: skip
     """The ended trials of an arm. Only the headline shows the test split, which is read once."""
-    width = len(str(max(t.seed for t in record.trials.values()))) if record.trials else 1
     metric = record.campaign.metric
     for trial, outcome in record.of(arm, seeds):
         tags = {"arm": parent.name, "ended": outcome.status.value, "identity": trial.identity}
@@ -241,7 +242,7 @@ def _trials(
             id=f"{parent.id}/{trial.seed}",
             parent=parent.id,
             kind="trial",
-            name=f"{parent.name} seed {trial.seed:0{width}d}",
+            name=f"{parent.name} seed {trial.seed:03d}",
             status=RUN_STATUS[outcome.status],
             start=outcome.started or None,
             end=outcome.started + outcome.seconds if outcome.started else None,
