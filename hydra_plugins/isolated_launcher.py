@@ -35,18 +35,14 @@ class IsolatedLauncher(Launcher):
     """Each job its own process, forked from a warm server."""
 
     def __init__(self, workers: int, timeout_seconds: float | None, preload: Sequence[str]) -> None:
-        self._options = {
-            "workers": workers,
-            "timeout_seconds": timeout_seconds,
-            "preload": list(preload),
-        }
-        self._setup: dict[str, Any] = {}
+        self._options = {"workers": workers, "preload": list(preload)}
+        self._batch: dict[str, Any] = {"timeout_seconds": timeout_seconds}
 
     def setup(
         self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig
     ) -> None:
         """Keep what every job is made of."""
-        self._setup = {
+        self._batch |= {
             "hydra_context": hydra_context,
             "task_function": task_function,
             "config": config,
@@ -58,6 +54,5 @@ class IsolatedLauncher(Launcher):
         """Run one job per list of overrides."""
         from orchestrator.launch import isolated
 
-        return isolated.launch(
-            job_overrides=job_overrides, first=initial_job_idx, **self._options, **self._setup
-        )
+        batch = isolated.Batch(**self._batch)
+        return isolated.launch(batch, job_overrides, first=initial_job_idx, **self._options)

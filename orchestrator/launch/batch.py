@@ -60,7 +60,7 @@ def launch(
     """
     different = {trial.identity: trial for trial in trials}
     for trial in different.values():
-        _lose_if_spent(campaign, trial)
+        _settle_half_attempt(campaign, trial)
     watcher = _Watcher(campaign, different.values(), on_outcome)
     watcher.look()
     pending = watcher.pending()
@@ -88,11 +88,23 @@ def _start_again(campaign: Campaign, trial: Trial) -> None:
         _start(campaign, [trial])
 
 
-def _lose_if_spent(campaign: Campaign, trial: Trial) -> None:
-    """Do not begin again what took us along in every attempt, as a killed in-process trial does."""
+def _settle_half_attempt(campaign: Campaign, trial: Trial) -> None:
+    """Judge an attempt whose launching process ended before it could.
+
+    In that same process the trial may have been the cause, and is not begun for ever; otherwise the
+    attempt is given back.
+    """
     files = TrialFiles(trial.folder)
-    if not files.outcome.exists() and files.count_attempts() >= campaign.budget.attempts:
-        _lose(trial, "it ended without a record, and so did whoever launched it")
+    count = files.count_attempts()
+    if files.outcome.exists() or not count:
+        return
+    is_in_process = campaign.launcher == "basic" or (
+        campaign.launcher == "joblib" and campaign.workers == 1
+    )
+    if not is_in_process:
+        files.set_attempts(count - 1)
+    elif count >= campaign.budget.attempts:
+        _lose(trial, "it ended without a record, and so did the process that launched it")
 
 
 def _lose(trial: Trial, reason: str) -> None:

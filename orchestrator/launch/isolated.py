@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from orchestrator.nouns import Outcome, Status
 
 PRELOAD = (__name__, "orchestrator.launch.host", "pyarrow", "pandas")
 """What every trial imports; the last two, 0.6 s, come with the first chunk of telemetry written."""
+
 GOODBYE_SECONDS = 10.0  # for the server to kill its jobs and end; it takes milliseconds
 
 
@@ -42,16 +44,15 @@ class ServerLostError(RuntimeError):
 class WarmServer:
     """The owner's end of a warm server; closing it kills what still runs there."""
 
-    def __init__(self, preload: Sequence[str]) -> None:
-        self.preload = tuple(preload)
+    def __init__(self) -> None:
         ours, theirs = socket.socketpair()
         self._connection = Connection(ours.detach())
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (open as long as the server)
         code = (
             "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-            "from orchestrator.launch.warm import main; main(int(sys.argv[2]), sys.argv[3])"
+            "from orchestrator.launch.warm import main; main(int(sys.argv[2]))"
         )
-        arguments = [json.dumps(sys.path), str(theirs.fileno()), json.dumps([*PRELOAD, *preload])]
+        arguments = [json.dumps(sys.path), str(theirs.fileno())]
         self._process = subprocess.Popen(
             [sys.executable, "-c", code, *arguments],
             pass_fds=[theirs.fileno()],
@@ -112,12 +113,12 @@ class WarmServer:
 _server: WarmServer | None = None  # kept between batches: starting it takes seconds
 
 
-def warm_server(preload: Sequence[str]) -> WarmServer:
-    """The warm server that imported `preload`; a living one is used again."""
+def warm_server() -> WarmServer:
+    """The warm server of this process; a living one is used again."""
     global _server
-    if _server is None or not _server.is_alive() or _server.preload != tuple(preload):
+    if _server is None or not _server.is_alive():
         close()
-        _server = WarmServer(preload)
+        _server = WarmServer()
         atexit.register(close)
     return _server
 
@@ -134,15 +135,41 @@ def close() -> None:
 # --- Hydra's side -------------------------------------------------------------------------------
 
 
+@dataclass(slots=True)
+class Batch:
+    """What all jobs of a batch are made of, and the folder of each, in their order."""
+
+    hydra_context: HydraContext
+    task_function: TaskFunction
+    config: DictConfig
+    timeout_seconds: float | None
+    files: list[TrialFiles] = field(default_factory=list)
+
+    def jobs(
+        self, job_overrides: Sequence[Sequence[str]], first: int, returns: Path
+    ) -> Iterator[Job]:
+        """One job per list of overrides, composed when it is asked for."""
+        state = Singleton.get_state()
+        for number, overrides in enumerate(job_overrides):
+            loader = self.hydra_context.config_loader
+            config = loader.load_sweep_config(self.config, list(overrides))
+            with open_dict(config):
+                config.hydra.job.id = config.hydra.job.num = first + number
+            sweep = config.hydra.sweep
+            files = TrialFiles(Path(str(sweep.dir), str(sweep.subdir)).absolute())
+            files.folder.mkdir(parents=True, exist_ok=True)
+            self.files.append(files)
+            arguments = self.hydra_context, self.task_function, config, state
+            work = functools.partial(execute, *arguments, returns / str(number))
+            yield Job(number, cloudpickle.dumps(work), str(files.output), self.timeout_seconds)
+
+
 def launch(
-    *,
-    hydra_context: HydraContext,
-    task_function: TaskFunction,
-    config: DictConfig,
+    batch: Batch,
     job_overrides: Sequence[Sequence[str]],
+    *,
     first: int,
     workers: int,
-    timeout_seconds: float | None,
     preload: Sequence[str],
 ) -> list[JobReturn]:
     """Run one job per list of overrides and return what they returned, in their order.
@@ -150,30 +177,21 @@ def launch(
     A job that was killed leaves an outcome in its folder: TIMED_OUT or LOST, with the reason.
     """
     setup_globals()
-    configure_log(config.hydra.hydra_logging, config.hydra.verbose)
-    state = Singleton.get_state()
-    folders: list[Path] = []
-
-    def jobs(returns: Path) -> Iterator[Job]:
-        for number, overrides in enumerate(job_overrides):
-            job_config = hydra_context.config_loader.load_sweep_config(config, list(overrides))
-            with open_dict(job_config):
-                job_config.hydra.job.id = job_config.hydra.job.num = first + number
-            sweep = job_config.hydra.sweep
-            folders.append(Path(str(sweep.dir), str(sweep.subdir)).absolute())
-            folders[-1].mkdir(parents=True, exist_ok=True)
-            work = functools.partial(
-                execute, hydra_context, task_function, job_config, state, returns / str(number)
-            )
-            output = str(TrialFiles(folders[-1]).output)
-            yield Job(number, cloudpickle.dumps(work), output, timeout_seconds)
-
-    setting = Setting(workers, dict(os.environ), sys.path[:], str(Path.cwd()), gpus(workers))
+    configure_log(batch.config.hydra.hydra_logging, batch.config.hydra.verbose)
+    setting = Setting(
+        workers=workers,
+        preload=(*PRELOAD, *preload),
+        environ=dict(os.environ),
+        path=sys.path[:],
+        cwd=str(Path.cwd()),
+        gpus=gpus(workers),
+    )
     results: dict[int, JobReturn] = {}
     with tempfile.TemporaryDirectory() as returns:
         try:
-            for ending in warm_server(preload).run(setting, jobs(Path(returns))):
-                record(ending, TrialFiles(folders[ending.number]))
+            jobs = batch.jobs(job_overrides, first, Path(returns))
+            for ending in warm_server().run(setting, jobs):
+                record(ending, batch.files[ending.number])
                 returned = Path(returns) / str(ending.number)
                 results[ending.number] = _job_return(ending, returned)
         except BaseException:

@@ -12,7 +12,6 @@ import ctypes
 import faulthandler
 import gc
 import io
-import json
 import os
 import pickle
 import pkgutil
@@ -30,12 +29,14 @@ from multiprocessing.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What holds for the jobs sent after it. Job number i runs on the GPUs of its slot.
+    """What holds for the jobs sent after it.
 
-    `gpus` are values for CUDA_VISIBLE_DEVICES, dealt out to the slots; empty: all see all.
+    `preload` names what to import before them. `gpus` are values for CUDA_VISIBLE_DEVICES, dealt
+    out to the slots of which each running job has one; empty: all jobs see all.
     """
 
     workers: int
+    preload: tuple[str, ...]
     environ: dict[str, str]
     path: list[str]
     cwd: str
@@ -119,6 +120,7 @@ class Server:
             self.waiting.append(message)
         else:
             self.setting = message
+            warm_up(message.preload)
 
     def _start(self) -> Job | None:
         while self.setting and self.waiting and len(self.running) < self.setting.workers:
@@ -214,37 +216,40 @@ def _die_with(parent: int) -> None:
 
 
 def warm_up(names: Sequence[str]) -> None:
-    """Import `names`, and make one optimizer: torch imports its compiler with the first, in 1.1 s.
+    """Import `names`; what cannot be imported is left to the job, which will say so."""
+    for name in names:
+        with suppress(Exception):
+            pkgutil.resolve_name(name)
+    gc.collect()
+    gc.freeze()  # what was imported is not collected, so its pages stay shared
 
-    What cannot be imported is left to the job, which will say so. No step is taken and nothing is
+
+def warm_libraries() -> None:
+    """Have done what libraries do once per process: Hydra's search for plugins, torch's compiler.
+
+    torch imports that with the first optimizer, in 1.1 s. No step is taken and nothing is
     differentiated: with a GPU in the machine the one would look for it and the other would start
     autograd's threads, and forked processes could use neither.
     """
     import torch
     from hydra.core.plugins import Plugins
 
+    Plugins.instance()
     torch.set_num_threads(1)
-    Plugins.instance()  # searches the installed packages for launchers, once for all jobs
-    for name in names:
-        with suppress(Exception):
-            pkgutil.resolve_name(name)
     torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
 
 
-def main(descriptor: int, preload: str) -> None:
+def main(descriptor: int) -> None:
     """The server's process: warm up, serve; and in the forked processes, do the job and end."""
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # is_available() without binding a GPU
-    warm_up(json.loads(preload))
-    del os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"]
-    gc.collect()
-    gc.freeze()  # what was imported is not collected, so its pages stay shared
+    # Lets is_available() answer without binding a GPU; jobs are given the owner's environment.
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"
+    warm_libraries()
     job = Server(Connection(descriptor)).serve()
-    if job is None:
-        return
-    faulthandler.enable()
-    assert isinstance(sys.stdout, io.TextIOWrapper)
-    sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    pickle.loads(job.work)()
+    if job is not None:
+        faulthandler.enable()
+        assert isinstance(sys.stdout, io.TextIOWrapper)
+        sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        pickle.loads(job.work)()
     _leave()
 
 

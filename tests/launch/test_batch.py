@@ -62,7 +62,17 @@ def test_a_trial_that_took_us_along_in_every_attempt_is_lost(bench):
     files.set_attempts(2)
     [outcome] = it.run(trial)
     assert outcome.status is Status.LOST
-    assert "so did whoever launched it" in outcome.reason
+    assert "so did the process that launched it" in outcome.reason
+
+
+def test_an_attempt_is_not_used_up_by_the_death_of_the_process_that_launched_it(bench):
+    it = bench("def main(config):\n    return 1.0", attempts=1)
+    trial = it.trial()
+    files = TrialFiles(trial.folder)
+    files.folder.mkdir(parents=True)
+    files.set_attempts(1)
+    [outcome] = it.run(trial)
+    assert (outcome.status, outcome.attempts) == (Status.DONE, 1)
 
 
 def test_trials_that_would_compute_the_same_are_run_once(bench):
@@ -119,7 +129,7 @@ def test_a_launchers_wrong_setting_is_the_users_mistake(bench, override, told):
 
 
 def test_a_launcher_that_begins_nothing_is_told_once(bench, monkeypatch):
-    def fail(**_):
+    def fail(*_, **__):
         raise RuntimeError("sbatch: command not found")
 
     monkeypatch.setattr(isolated, "launch", fail)
