@@ -160,6 +160,7 @@ class _Loop:
                 baseline=baseline,
                 hypotheses=hypotheses[:left],
                 telemetries=recorded,
+                spent=sum(1 for _ in self.ledger.steps(TRIAL)),
             )
             drawn = dataclasses.replace(drawn, seeds=seeds)
             return plan.freeze(drawn, self.campaign.training, self._resolve)
@@ -167,7 +168,7 @@ class _Loop:
         planned = self.ledger.once(step(number, "plan"), Plan, compute)
         self.display.plan(planned, plan.cost(planned, self.campaign, self._seconds_per_trial()))
         if not planned.ablations:
-            return None, f"the budget is spent (budget.trials={self.campaign.budget.trials})"
+            return None, "; ".join(planned.notes)
         return planned, ""
 
     def _findings(self, number: int, recorded: Sequence[Telemetry]) -> tuple[Finding, ...]:

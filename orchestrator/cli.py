@@ -112,7 +112,6 @@ def status(arguments: argparse.Namespace) -> None:
 def report(arguments: argparse.Namespace) -> None:
     """`report conf=exp.yaml` or `report FOLDER`: report and MLflow, made again from the record."""
     from orchestrator import campaign as loop
-
     from orchestrator.report import Display
 
     record, _ = _record(arguments.tokens)

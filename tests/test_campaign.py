@@ -163,7 +163,8 @@ def test_one_failing_seed_is_retried_reported_and_left_out(exp):
 
 def test_a_program_that_always_raises_is_the_users_and_mending_it_resumes(exp):
     code = TOY.read_text()
-    (exp.parent / "toy.py").write_text(code.replace("    rng =", "    raise KeyError('batch')\n    rng ="))
+    broken = code.replace("    rng =", "    raise KeyError('batch')\n    rng =")
+    (exp.parent / "toy.py").write_text(broken)
     said = run(exp, code=2)
     assert "KeyError" in said
     assert "output.txt" in said

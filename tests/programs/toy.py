@@ -1,4 +1,4 @@
-"""A training that takes milliseconds: curves by formula, noise by seed, recorded as a monitor would.
+"""A training that takes milliseconds: curves by formula, noise by seed, recorded as by a monitor.
 
 Overfits unless there is dropout; `decoy` is wired to nothing; `fault` makes named seeds misbehave.
 """
@@ -23,17 +23,20 @@ def main(cfg):
     epochs = np.linspace(0, 1, EVALS)
     gap = max(0.0, 1.0 - 2.0 * cfg.dropout)
     probe = 2.3 * np.exp(-8 * epochs) + 0.01
-    val = 2.3 * np.exp(-8 * epochs) + 0.3 + gap * epochs**2
+    val = 2.3 * np.exp(-8 * epochs) + 0.05 + gap * epochs**2
     val += 0.02 * rng.standard_normal() + 0.005 * rng.standard_normal(EVALS)
+    # What a seed does to one arm it does not quite do to another.
+    val += 0.02 * np.random.default_rng([cfg.seed, int(1000 * cfg.dropout)]).standard_normal()
     curves = {
         "probe/loss": probe,
         "val/loss": val,
         "test/loss": val + 0.01,
         "train/loss": probe + 0.01 * rng.random(EVALS),
         "probe/accuracy": 1 - 0.9 * np.exp(-10 * epochs),
-        "val/accuracy": 0.75 - 0.65 * np.exp(-10 * epochs),
+        "val/accuracy": 0.97 - 0.2 * gap - 0.87 * np.exp(-10 * epochs),
     }
-    writer = Writer(Path(os.environ["ORCHESTRATOR_TRIAL_FOLDER"]) / "telemetry", {"optimizer": "SGD"})
+    folder = Path(os.environ["ORCHESTRATOR_TRIAL_FOLDER"]) / "telemetry"
+    writer = Writer(folder, {"optimizer": "SGD"})
     for name, values in curves.items():
         writer.write_logged(steps, [name] * EVALS, values)
     writer.close({"steps": int(steps[-1])})
