@@ -151,7 +151,7 @@ def _columns_taken(series: Mapping[str, Series], roles: Roles) -> dict[str, str]
 def _axis_name(
     placement: axis.Placement, series: Mapping[str, Series], roles: Roles, told: _Told
 ) -> str:
-    """What steps count: epochs, if they are the only axis and end at the number of epochs planned."""
+    """What steps count: epochs, if they are the only axis and end where epochs were to end."""
     planned = told.facts.get("max_epochs")
     if placement.axis != axis.STEP or roles.epoch is not None or "max_steps" in told.facts:
         return placement.axis

@@ -22,11 +22,6 @@ class Column:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def within(self, rows: Ints) -> Column:
-        """The part of it that lies in `rows` (ascending)."""
-        keep = np.isin(self.rows, rows, assume_unique=True)
-        return Column(self.rows[keep], self.values[keep])
-
 
 def is_periodic(rows: Sequence[int]) -> bool:
     """Whether rows come at one distance of two or more, as evaluations do; the last may be near."""

@@ -78,6 +78,19 @@ def test_the_error_rate_is_no_substitute_for_a_loss(read):
     assert "val/loss" not in columns(read, "train_loss", "valid_err")
 
 
+def test_another_quantity_in_validation_is_hinted_at(read):
+    log = read("x.csv", "step,train_loss,val_mse\n1,2,3\n2,1,2\n")
+    assert "val/loss" not in log.telemetry
+    assert "map val_loss=val_mse if it is the loss that is trained" in log.warnings[0]
+
+
+def test_a_number_of_a_session_or_of_a_source_names_a_run(read):
+    rows = [(s, e, s) for s in ("a", "b") for _ in range(2) for e in range(5)]
+    text = "run,epoch,train_loss\n" + "".join(f"{s},{e},{e}\n" for s, e, _ in rows)
+    assert read("x.csv", text).runs == ("a", "b#1", "b#2")
+    assert read("x.csv", text, run="a#2").run == "a#2"
+
+
 def test_the_same_substitute_is_taken_in_both_splits(read):
     found = columns(read, "train_mae", "val_mae", "train_rmse", "val_rmse")
     assert (found["train/loss"], found["val/loss"]) == ("train_rmse", "val_rmse")
