@@ -303,7 +303,7 @@ class _Loop:
             trial, outcome = accidents[0]
             raise OrchestratorError(
                 f"{len(accidents)} of {len(pairs)} baseline trials failed; seed {trial.seed}: "
-                f"{outcome.status.value}, {outcome.reason}",
+                f"{outcome.status.value}, {outcome.reason.partition(chr(10))[0]}",
                 f"mend the training program (its output: {trial.folder}/output.txt) and repeat "
                 "the command; after a passing trouble, raise budget.attempts to try again",
             )

@@ -106,7 +106,7 @@ class Display:
         if not is_again:
             self._ended[outcome.status] += 1
         if outcome.status is not Status.DONE:
-            reason = f": {outcome.reason}" if outcome.reason else ""
+            reason = "".join(f": {told}" for told in outcome.reason.splitlines()[:1])
             line(f"{trial.arm}, seed {trial.seed}: {outcome.status.value}{reason}", self._out)
         done = sum(self._ended.values())
         if self._bar is not None:
@@ -125,7 +125,10 @@ class Display:
             (
                 Heading(f"{ablation.name}: {ablation.factor.name} (`{ablation.factor.key}`)"),
                 tables.ablation_table(result, ablation),
-                Text(f"Hypothesis {result.support.value}: {result.support_reason}.", strong=True),
+                Text(
+                    words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}"),
+                    strong=True,
+                ),
             ),
             self._out,
         )

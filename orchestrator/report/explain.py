@@ -93,7 +93,9 @@ def _ablation(
             if o.status is not Status.DONE
         ]
         blocks += [Heading(compared.arm, 3), Bullets(tuple(lines))]
-    blocks.append(Text(f"Hypothesis {result.support.value}: {result.support_reason}."))
+    blocks.append(
+        Text(words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}"))
+    )
     mechanism = tables.mechanism_table(result, ablation)
     if mechanism is not None:
         blocks += [Heading(f"Mechanism: {ablation.hypothesis.signal}", 3), mechanism]

@@ -18,7 +18,6 @@ from orchestrator.nouns import (
     Verdict,
 )
 from orchestrator.report import words
-from orchestrator.stats import flags
 
 
 def effect(comparison: Comparison, comparisons: Comparisons) -> str:
@@ -71,7 +70,7 @@ def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | Non
         exact = comparison.p_exact_better if gains else comparison.p_exact_worse
         floor = 2.0**-comparisons.n
         text = f"Exact sign-flip test, the second opinion: {words.p_value(exact)}"
-        if floor > 0.05:
+        if floor > comparisons.alpha:
             text += f" (with {comparisons.n} seeds it cannot fall below {floor:.3g})"
         lines.append(text + ".")
     lines.append(
@@ -91,26 +90,13 @@ def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | Non
         )
     if not comparison.pooled:
         lines.append("Judged by its own variance, not the pooled one.")
-    lines += [FLAGS[flag] for flag in comparison.flags]
+    if comparison.flags:
+        lines.append(f"Flags: {', '.join(comparison.flags)}.")
     if verdict is not None:
-        lines.append(f"Verdict: **{verdict.call.value}**: {verdict.reason}.")
+        lines.append(words.sentence(f"Verdict: **{verdict.call.value}**: {verdict.reason}"))
         if verdict.next_act:
-            lines.append(f"Next: {verdict.next_act}.")
-    return [line.replace("..", ".") for line in lines]
-
-
-FLAGS = {
-    flags.IDENTICAL: "Identical to the baseline on every seed: is the factor wired up?",
-    flags.ZERO_VARIANCE: "The differences do not vary at all; the exact test decides.",
-    flags.COARSE: "One step of the metric is as large as the spread; the exact test decides.",
-    flags.FRAGILE: "Fragile: the exact test does not agree.",
-    flags.NEGLIGIBLE: "Negligible: the whole interval is smaller than the smallest difference "
-    "worth acting on.",
-    flags.NOT_WORSE: "Not worse than the baseline by the smallest difference worth acting on.",
-    flags.VARIANCE_OUTLIER: "Its differences vary far more than the other arms'.",
-    flags.BASELINE_MISSING: "Has seeds on which the baseline is missing; they were not used.",
-}
-"""What a flag of a comparison means to a reader."""
+            lines.append(words.sentence(f"Next: {verdict.next_act}"))
+    return lines
 
 
 def answer(record: Record) -> str:
@@ -119,9 +105,10 @@ def answer(record: Record) -> str:
         return headline(record.headline, record.campaign.protocol.alpha)
     adopted = [r.confirmation for r in record.rounds if r.confirmation and r.confirmation.adopted]
     if adopted:
+        left = "was not run" if record.ending else "is still to come"
         text = (
-            f"Adopted so far: {words.settings(adopted[-1].arm.overrides)}. The headline on seeds "
-            "used for nothing else is still to come."
+            f"Adopted: {words.settings(adopted[-1].arm.overrides)}. The headline, on seeds used "
+            f"for nothing else, {left}."
         )
     elif record.ending:
         text = "Nothing was adopted: the original configuration stays."
@@ -151,11 +138,11 @@ def headline_test(last: Headline) -> str:
 def confirmation(asked: Confirmation) -> str:
     """What fresh seeds said of the screening winner, whether or not it passed."""
     compared = asked.comparisons.arms[0]
-    said = "confirmed and adopted" if asked.adopted else "not confirmed"
-    return (
+    text = (
         f"**{asked.arm.name}** on fresh seeds {words.seeds(asked.seeds)}: "
-        f"{effect(compared, asked.comparisons)}: {said}. {asked.reason}."
+        f"{effect(compared, asked.comparisons)}: "
     )
+    return text + ("confirmed and adopted." if asked.adopted else words.sentence(asked.reason))
 
 
 UNCONFIRMED = (

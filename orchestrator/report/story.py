@@ -88,7 +88,7 @@ def ablation_summary(turn: Round, ablation: Ablation, result: AblationResult | N
     if result is None:
         planned = len(turn.plan.seeds) * len(ablation.arms) if turn.plan else 0
         return (Text(f"Not finished: {planned} trials planned.", strong=True),)
-    support = f"Hypothesis {result.support.value}: {result.support_reason}."
+    support = words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}")
     blocks: list[Block] = [
         Text(support, strong=True),
         tables.ablation_table(result, ablation, turn.confirmation),
@@ -157,8 +157,7 @@ def _arms(result: AblationResult, ablation: Ablation) -> list[Block]:
 
 
 def _change(arm: Arm, plan: Plan) -> str:
-    kept = set(plan.baseline.overrides)
-    return f"**{arm.name}**: {words.settings(tuple(o for o in arm.overrides if o not in kept))}"
+    return f"**{arm.name}**: {words.changes(arm, plan.baseline)}"
 
 
 def _throughput(record: Record, baseline: Arm, arm: Arm, seeds: tuple[int, ...]) -> list[Block]:

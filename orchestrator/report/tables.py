@@ -131,12 +131,11 @@ def note(comparisons: Comparisons) -> str:
 
 def plan_table(planned: Plan) -> Table:
     """Every arm of a plan, what it changes against the baseline, and its trials."""
-    kept = set(planned.baseline.overrides)
     rows = [("baseline", words.settings(planned.baseline.overrides), str(len(planned.seeds)))]
     for ablation in planned.ablations:
         for arm in ablation.arms:
-            changed = tuple(o for o in arm.overrides if o not in kept)
-            rows.append((arm.name, words.settings(changed), str(len(planned.seeds))))
+            diff = words.changes(arm, planned.baseline)
+            rows.append((arm.name, diff, str(len(planned.seeds))))
     confirming = f", then {len(planned.confirm_seeds)} fresh ones for the best candidate"
     return Table(
         ("arm", "changes", "trials"),

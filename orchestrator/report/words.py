@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
+from functools import reduce
 
 from orchestrator.nouns import (
+    Arm,
     Call,
     Comparison,
     Comparisons,
@@ -81,6 +84,11 @@ def seeds(numbers: tuple[int, ...]) -> str:
     return ", ".join(str(n) for n in numbers)
 
 
+def sentence(text: str) -> str:
+    """`text` with the full stop it lacks; reasons of other rooms have none."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def percent(share: float) -> str:
     """A share as a whole percentage."""
     return f"{100 * share:.0f}%"
@@ -89,6 +97,20 @@ def percent(share: float) -> str:
 def settings(overrides: tuple[tuple[str, Scalar], ...]) -> str:
     """`optimizer.lr=0.001, clip=null`, or that it is the original configuration."""
     return ", ".join(f"{k}={scalar(v)}" for k, v in overrides) or "original configuration"
+
+
+def changes(arm: Arm, baseline: Arm) -> str:
+    """`model.dropout: 0 → 0.2`: what the arm sets otherwise than the baseline."""
+    kept = dict(baseline.overrides)
+    config = json.loads(baseline.config) if baseline.config else {}
+    told = []
+    for key, value in arm.overrides:
+        if key in kept and kept[key] == value:
+            continue
+        *sections, leaf = key.split(".")
+        old = reduce(lambda tree, name: tree.get(name, {}), sections, config).get(leaf)
+        told.append(f"{key}: {scalar(old)} → {scalar(value)}")
+    return ", ".join(told)
 
 
 def evidence(values: Mapping[str, float | str]) -> str:

@@ -45,7 +45,7 @@ def main(cfg):
 def _misbehave(cfg):
     """`fault: {<seed>: raise|exit|kill|hang}` on the baseline's seeds."""
     time.sleep(cfg.get("seconds", 0.0))
-    kind = cfg.get("fault", {}).get(cfg.seed)
+    kind = cfg.get("fault", {}).get(str(cfg.seed))
     if kind == "raise":
         raise RuntimeError(f"seed {cfg.seed} cannot be trained")
     if kind == "exit":
