@@ -19,6 +19,8 @@ from orchestrator.nouns import Finding, Telemetry
 
 LOSSES = "train/loss|probe/loss"
 
+STANDSTILL = 0.003  # sum of update ratios: whatever the loss seems to do, the weights stand still
+
 
 @rule(
     needs=("lr", LOSSES),
@@ -69,8 +71,8 @@ def learning_rate_too_low(telemetry: Telemetry) -> Finding | None:
     more, below 1e-4 (row 15 of docs/diagnosis.md), or below 1e-3 and, times the steps, below 0.3:
     the weights cannot have moved by more than that share (ours); on an underfit run that lost
     nothing of its pace: over the last third it still fell at half its mean pace, or it never left
-    the start (90 %). Excluded: warm-up and cosine tail (half peak), fine-tuning with small steps
-    on purpose, which slows down; what has converged.
+    the start (90 %), or the weights moved by less than 0.3 % in all. Excluded: warm-up and cosine
+    tail (half peak), small steps on purpose, as in fine-tuning, which slow down; what converged.
     """
     course = progress(telemetry)
     if course is None or not course.is_underfit:
@@ -81,7 +83,8 @@ def learning_rate_too_low(telemetry: Telemetry) -> Finding | None:
         return None
     ratio = float(np.median(moved))
     path = ratio * (last - first)
-    if not is_tiny(ratio, last - first) or (course.remaining < 0.9 and course.late_pace < 0.5):
+    settles = path > STANDSTILL and course.remaining < 0.9 and course.late_pace < 0.5
+    if settles or not is_tiny(ratio, last - first):
         return None
     return Finding(
         rule="learning_rate_too_low",
