@@ -7,7 +7,6 @@ lines, at most one every ten seconds, without control characters.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -43,7 +42,8 @@ class Display:
         self._out = console(file)
         self._clock = clock
         self._bar: Progress | None = None
-        self._label, self._total, self._ended = "", 0, Counter[Status]()
+        self._label, self._total = "", 0
+        self._ended: dict[str, Status] = {}  # by identity: a retried trial ends twice, counts once
         self._began = self._spoke = 0.0
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class Display:
     def trials(self, label: str, total: int) -> None:
         """`total` trials begin; `finished` is called for each."""
         self._stop()
-        self._label, self._total, self._ended = label, total, Counter()
+        self._label, self._total, self._ended = label, total, {}
         self._began = self._spoke = self._clock()
         if not self._out.is_terminal:
             line(f"{label}: {total} trials", self._out)
@@ -102,13 +102,10 @@ class Display:
 
     def finished(self, trial: Trial, outcome: Outcome) -> None:
         """One trial ended; what is not DONE is told at once."""
-        is_again = not outcome.status.is_result and self._total <= sum(self._ended.values())
-        if not is_again:
-            self._ended[outcome.status] += 1
+        self._ended[trial.identity] = outcome.status
         if outcome.status is not Status.DONE:
-            reason = "".join(f": {told}" for told in outcome.reason.splitlines()[:1])
-            line(f"{trial.arm}, seed {trial.seed}: {outcome.status.value}{reason}", self._out)
-        done = sum(self._ended.values())
+            line(f"{trial.arm}, seed {trial.seed}: {words.ending(outcome)}", self._out)
+        done = len(self._ended)
         if self._bar is not None:
             task = self._bar.tasks[0]
             self._bar.update(task.id, completed=done, told=self._told(done))
@@ -126,7 +123,7 @@ class Display:
                 Heading(f"{ablation.name}: {ablation.factor.name} (`{ablation.factor.key}`)"),
                 tables.ablation_table(result, ablation),
                 Text(
-                    words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}"),
+                    sentences.support(result),
                     strong=True,
                 ),
             ),
@@ -175,8 +172,8 @@ class Display:
         line(f"warning: {text}", self._out, style="yellow")
 
     def _told(self, done: int) -> str:
-        failures = [f"{n} {s.value}" for s, n in self._ended.items() if s is not Status.DONE]
-        parts = [", ".join(failures)] if failures else []
+        failures = words.tally(s for s in self._ended.values() if s is not Status.DONE)
+        parts = [failures] if failures else []
         if 0 < done < self._total:
             left = (self._clock() - self._began) / done * (self._total - done)
             parts.append(f"about {words.seconds(left)} left")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.nouns import Ablation, AblationResult, Record, Round, Status
 from orchestrator.report import sentences, tables, words
@@ -88,14 +86,12 @@ def _ablation(
         lines = sentences.arm(compared, result.comparisons, verdict)
         arm = next(a for a in ablation.arms if a.name == compared.arm)
         lines += [
-            f"Seed {t.seed}: {o.status.value}, {o.reason} ({t.folder})"
+            f"Seed {t.seed}: {words.ending(o)} ({t.folder})"
             for t, o in record.of(arm, plan.seeds)
             if o.status is not Status.DONE
         ]
         blocks += [Heading(compared.arm, 3), Bullets(tuple(lines))]
-    blocks.append(
-        Text(words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}"))
-    )
+    blocks.append(Text(sentences.support(result)))
     mechanism = tables.mechanism_table(result, ablation)
     if mechanism is not None:
         blocks += [Heading(f"Mechanism: {ablation.hypothesis.signal}", 3), mechanism]
@@ -127,8 +123,7 @@ def _names(record: Record) -> set[str]:
 
 
 def _trials(record: Record) -> str:
-    ended = Counter(o.status.value for o in record.outcomes.values())
-    told = ", ".join(f"{n} {name}" for name, n in ended.items()) or "none ended"
+    told = words.tally(o.status for o in record.outcomes.values()) or "none ended"
     left = len(record.trials) - len(record.outcomes)
     return (
         f"Trials: {told}; {left} launched and not ended; budget {record.campaign.budget.trials}. "

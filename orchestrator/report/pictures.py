@@ -15,6 +15,7 @@ from orchestrator.nouns import (
     Metric,
     Plan,
     Record,
+    Status,
     Telemetry,
     Trial,
 )
@@ -126,12 +127,15 @@ def estimates(record: Record) -> Picture | None:
 def paired_differences(
     record: Record, arm: Arm, baseline: Arm, seeds: Sequence[int], metric: str
 ) -> tuple[float, ...]:
-    """Arm minus baseline per seed on which both have a finite value of `metric`."""
-    scores = []
-    for side in (arm, baseline):
-        ended = record.of(side, tuple(seeds))
-        scores.append({t.seed: o.metrics.get(metric, math.nan) for t, o in ended})
-    own, control = scores
+    """Arm minus baseline per seed on which both are DONE with a finite value of `metric`."""
+    own, control = (
+        {
+            t.seed: o.metrics.get(metric, math.nan)
+            for t, o in record.of(side, tuple(seeds))
+            if o.status is Status.DONE
+        }
+        for side in (arm, baseline)
+    )
     gaps = [own[s] - control[s] for s in seeds if s in own and s in control]
     return tuple(g for g in gaps if math.isfinite(g))
 

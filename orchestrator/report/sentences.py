@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from orchestrator.nouns import (
+    AblationResult,
     Comparison,
     Comparisons,
     Confirmation,
@@ -59,6 +60,11 @@ def hypothesis(claim: Hypothesis, metric: Metric) -> str:
         f"**{claim.factor}** {claim.move.value}: {claim.claim}, because {claim.why}. "
         f"Predicted: `{metric.name}` {better} and `{claim.signal}` {ways[claim.signal_move]}."
     )
+
+
+def support(result: AblationResult) -> str:
+    """What became of the hypothesis: metric and mechanism."""
+    return words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}")
 
 
 def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | None) -> list[str]:

@@ -6,8 +6,6 @@ mechanism, and what came out of both. Negative results are kept.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
@@ -88,9 +86,8 @@ def ablation_summary(turn: Round, ablation: Ablation, result: AblationResult | N
     if result is None:
         planned = len(turn.plan.seeds) * len(ablation.arms) if turn.plan else 0
         return (Text(f"Not finished: {planned} trials planned.", strong=True),)
-    support = words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}")
     blocks: list[Block] = [
-        Text(support, strong=True),
+        Text(sentences.support(result), strong=True),
         tables.ablation_table(result, ablation, turn.confirmation),
     ]
     asked = turn.confirmation
@@ -175,9 +172,8 @@ def _throughput(record: Record, baseline: Arm, arm: Arm, seeds: tuple[int, ...])
 
 
 def _reliability(record: Record) -> list[Block]:
-    ended = Counter(o.status for o in record.outcomes.values())
     spent = sum(o.seconds for o in record.outcomes.values())
-    told = ", ".join(f"{n} {s.value}" for s, n in ended.items()) or "none yet"
+    told = words.tally(o.status for o in record.outcomes.values()) or "none yet"
     blocks: list[Block] = [
         Heading("Trials"),
         Text(
@@ -188,8 +184,7 @@ def _reliability(record: Record) -> list[Block]:
     if record.outcomes:
         blocks.append(tables.accidents_table(record))
     lost = [
-        f"{t.arm}, seed {t.seed}: {record.outcomes[t.identity].status.value}, "
-        f"{record.outcomes[t.identity].reason}"
+        f"{t.arm}, seed {t.seed}: {words.ending(record.outcomes[t.identity])}"
         for t in record.trials.values()
         if t.identity in record.outcomes and record.outcomes[t.identity].status is not Status.DONE
     ]

@@ -164,7 +164,7 @@ def trials_table(pairs: Sequence[tuple[Trial, Outcome]], record: Record) -> Tabl
             t.arm,
             str(t.seed),
             words.fixed(o.metrics.get(metric.name, math.nan), places),
-            o.status.value + (f": {o.reason}" if o.reason else ""),
+            words.ending(o),
             str(o.attempts),
             words.seconds(o.seconds),
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from functools import reduce
 
 from orchestrator.nouns import (
@@ -15,7 +16,9 @@ from orchestrator.nouns import (
     Direction,
     Interval,
     Metric,
+    Outcome,
     Scalar,
+    Status,
     Verdict,
 )
 
@@ -87,6 +90,17 @@ def seeds(numbers: tuple[int, ...]) -> str:
 def sentence(text: str) -> str:
     """`text` with the full stop it lacks; reasons of other rooms have none."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def ending(outcome: Outcome) -> str:
+    """`FAILED: RuntimeError: ...`: how a trial ended, and the first line of why."""
+    return ": ".join([outcome.status.value, *outcome.reason.splitlines()[:1]])
+
+
+def tally(ended: Iterable[Status]) -> str:
+    """`62 DONE, 1 DIVERGED`, in the order of the life of a trial."""
+    counts = Counter(ended)
+    return ", ".join(f"{counts[s]} {s.value}" for s in Status if counts[s])
 
 
 def percent(share: float) -> str:
