@@ -1,0 +1,105 @@
+"""Small trainings, and what there is to record of one, derived slowly and plainly."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from orchestrator import watch
+from orchestrator.telemetry import read
+
+Series = dict[str, dict[int, float]]
+Steps = list[list[tuple[Tensor, Tensor]]]  # per optimizer step: its micro-batches
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 3))
+
+
+def batches(steps: int, micro: int = 1, seed: int = 1) -> Steps:
+    rng = torch.Generator().manual_seed(seed)
+    return [
+        [
+            (torch.randn(6, 5, generator=rng), torch.randint(3, (6,), generator=rng))
+            for _ in range(micro)
+        ]
+        for _ in range(steps)
+    ]
+
+
+def norm(tensors: Iterable[Tensor]) -> float:
+    return torch.sqrt(sum((t.detach().double() ** 2).sum() for t in tensors)).item()
+
+
+def sampled(step: int, every: int) -> bool:
+    return step % (min(every, 2) if step < 60 else every) == 0
+
+
+def record(
+    model: nn.Module,
+    optimizers: Sequence[torch.optim.Optimizer],
+    steps: Steps,
+    *,
+    every: int,
+    max_norm: float | None = None,
+    loss_of: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+) -> Series:
+    """Train `model` without a monitor; series by name, each step -> value."""
+    loss_of = loss_of or (lambda m, x, y: nn.functional.cross_entropy(m(x), y))
+    series: Series = {}
+
+    def put(name: str, step: int, value: float) -> None:
+        series.setdefault(name, {})[step] = float(value)
+
+    for step, micro in enumerate(steps):
+        model.zero_grad()
+        losses = [loss_of(model, x, y) for x, y in micro]
+        for loss in losses:
+            (loss / len(micro)).backward()
+        put("train/loss", step, sum(loss.item() for loss in losses) / len(losses))
+        gradients = {
+            name: p.grad.to_dense().clone()
+            for name, p in model.named_parameters()
+            if p.grad is not None
+        }
+        total = norm(gradients.values())
+        put("grad_norm", step, total)
+        if max_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
+            put("max_norm", step, max_norm)
+            put("clip_coefficient", step, min(1, max_norm / (total + 1e-6)))
+        groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+        for i, group in enumerate(groups):
+            put(f"lr/{i}" if i else "lr", step, group["lr"])
+        before = {name: p.detach().clone() for name, p in model.named_parameters()}
+        for optimizer in optimizers:
+            optimizer.step()
+        if sampled(step, every):
+            for name, p in model.named_parameters():
+                put(f"param_norm/{name}", step, norm([before[name]]))
+                if name in gradients:
+                    put(f"grad_norm/{name}", step, norm([gradients[name]]))
+                    moved = norm([p.detach() - before[name]])
+                    put(f"update_ratio/{name}", step, moved / norm([before[name]]))
+    return series
+
+
+def start(folder=None, **options):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    return model, optimizer, watch(model, optimizer, folder=folder, **options)
+
+
+def fit(model, optimizer, steps, each=lambda step, loss: None, before=lambda step, loss: None):
+    for step, ((x, y),) in enumerate(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(x), y)
+        loss.backward()
+        before(step, loss)
+        optimizer.step()
+        each(step, loss)
+
+
+def points(folder, name):
+    series = read(folder)[name]
+    return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
