@@ -35,7 +35,7 @@ def support(
             f"{', '.join(good)} improves {comparisons.metric.name}, but {hypothesis.signal} was "
             "not recorded, so why remains open"
         )
-    moved = {c.arm: _moved(c, mechanism.alpha, hypothesis) for c in mechanism.arms}
+    moved = {c.arm: _moved(c, mechanism, hypothesis) for c in mechanism.arms}
     stated = {c.arm: words.mechanism(c, mechanism, hypothesis) for c in mechanism.arms}
     for arm in good:
         if moved.get(arm) is True:
@@ -54,13 +54,13 @@ def support(
     )
 
 
-def _moved(c: Comparison, alpha: float, hypothesis: Hypothesis) -> bool | None:
+def _moved(c: Comparison, of: Comparisons, hypothesis: Hypothesis) -> bool | None:
     """True: as predicted. False: significantly the other way. None: cannot be told."""
     if c.n_pairs < forecast.FEWEST_SEEDS:
         return None
-    as_predicted, against = rules.deciding_p(c)
+    as_predicted, against = rules.deciding_p(c, of)
     if hypothesis.signal_move is Move.EITHER:
-        return True if 2 * min(as_predicted, against) <= alpha else None
-    if as_predicted <= alpha:
+        return True if 2 * min(as_predicted, against) <= of.alpha else None
+    if as_predicted <= of.alpha:
         return True
-    return False if against <= alpha else None
+    return False if against <= of.alpha else None

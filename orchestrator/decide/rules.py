@@ -5,16 +5,18 @@ from __future__ import annotations
 import math
 
 from orchestrator.nouns import Call, Comparison, Comparisons
-from orchestrator.stats import exact, flags, forecast
+from orchestrator.stats import divergence, exact, flags, forecast
 
 
 def call(c: Comparison, of: Comparisons) -> Call:
     """The first rule that holds; the order is part of the protocol."""
-    p_better, p_worse = deciding_p(c)
+    p_better, p_worse = deciding_p(c, of)
     if diverges_more(c) and c.p_diverged <= of.alpha / of.k:
         return Call.WORSE
     if c.n_pairs < forecast.FEWEST_SEEDS:
-        return Call.FAILED if diverges_more(c) else Call.INCONCLUSIVE
+        if diverges_more(c):
+            return Call.FAILED
+        return Call.BETTER if rescues(c) and p_better <= of.alpha else Call.INCONCLUSIVE
     if flags.IDENTICAL in c.flags:
         return Call.EQUIVALENT
     if p_worse <= of.alpha:
@@ -39,11 +41,23 @@ def decided_exactly(c: Comparison) -> bool:
     return flags.ZERO_VARIANCE in c.flags or flags.COARSE in c.flags
 
 
-def deciding_p(c: Comparison) -> tuple[float, float]:
+def rescues(c: Comparison) -> bool:
+    """Whether the baseline diverged so often that only its divergences can be compared.
+
+    Then no test of means can be run, and the sign test on who diverged takes its place; given
+    the pattern of divergences only one of the two is ever used, so the level holds.
+    """
+    return c.n_pairs < forecast.FEWEST_SEEDS and c.n_only_baseline_diverged > 0
+
+
+def deciding_p(c: Comparison, of: Comparisons) -> tuple[float, float]:
     """The p-values for better and for worse that the verdict rests on.
 
     Where the exact test decides but cannot be run, t may not claim more than sign flips could.
     """
+    if rescues(c):
+        rescued = divergence.sign_test(c.n_only_baseline_diverged, c.n_only_arm_diverged)
+        return min(1.0, of.k * rescued), min(1.0, of.k * c.p_diverged)
     if not decided_exactly(c):
         return c.p_better, c.p_worse
     least = 0.5**c.n_pairs

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.decide import rules, words
-from orchestrator.nouns import AblationResult, Call, Comparison, Comparisons, Verdict
+from orchestrator.nouns import AblationResult, Call, Comparison, Comparisons, Direction, Verdict
 from orchestrator.stats import forecast
 
 
@@ -17,9 +17,9 @@ def judge(comparisons: Comparisons, *, alpha_screen: float | None = None) -> tup
 
 def _verdict(c: Comparison, of: Comparisons, alpha_screen: float | None) -> Verdict:
     call = rules.call(c, of)
-    barred = call in (Call.WORSE, Call.UNSTABLE, Call.FAILED) or c.n_pairs < forecast.FEWEST_SEEDS
+    barred = call in (Call.WORSE, Call.UNSTABLE, Call.FAILED) or _says_nothing(c)
     is_candidate = (
-        alpha_screen is not None and not barred and rules.deciding_p(c)[0] <= alpha_screen
+        alpha_screen is not None and not barred and rules.deciding_p(c, of)[0] <= alpha_screen
     )
     seeds = None
     if call is Call.INCONCLUSIVE:
@@ -42,25 +42,36 @@ def _verdict(c: Comparison, of: Comparisons, alpha_screen: float | None) -> Verd
     )
 
 
+def _says_nothing(c: Comparison) -> bool:
+    return c.n_pairs < forecast.FEWEST_SEEDS and not rules.rescues(c)
+
+
 def ranking(comparisons: Comparisons, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """Arms and the baseline, best first, by mean difference on common seeds.
 
-    Unstable and failed arms come last, whatever their surviving seeds say.
+    Arms that live where the baseline diverges come first; unstable and failed arms come last,
+    whatever their surviving seeds say.
     """
     last = {v.arm for v in verdicts if v.call in (Call.UNSTABLE, Call.FAILED)}
-    places = [(False, 0.0, comparisons.baseline)]
+    places = [((0, 0.0), comparisons.baseline)]
     for c in comparisons.arms:
-        unknown = math.isnan(c.mean_difference)
-        places.append(
-            (c.arm in last or unknown, math.inf if unknown else -c.mean_difference, c.arm)
-        )
-    return tuple(name for _, _, name in sorted(places, key=lambda place: place[:2]))
+        rescued, gain = _gain(c, comparisons)
+        sinks = c.arm in last or math.isnan(gain)
+        places.append(((1, 0.0) if sinks else (-1 if rescued else 0, -gain), c.arm))
+    return tuple(name for _, name in sorted(places, key=lambda place: place[0]))
+
+
+def _gain(c: Comparison, of: Comparisons) -> tuple[bool, float]:
+    """What arms of one baseline are ranked by: the difference, or the mean where it has none."""
+    if not rules.rescues(c) or rules.diverges_more(c):
+        return False, c.mean_difference
+    return True, c.mean if of.metric.direction is Direction.MAX else -c.mean
 
 
 def candidate(results: Sequence[AblationResult]) -> tuple[str, str] | None:
     """(ablation, arm) with the largest mean difference of all candidates; only it is confirmed."""
     found = [
-        (c.mean_difference, result.ablation, c.arm)
+        (_gain(c, result.comparisons), result.ablation, c.arm)
         for result in results
         for c, verdict in zip(result.comparisons.arms, result.verdicts, strict=True)
         if verdict.is_candidate
@@ -83,10 +94,10 @@ def confirmed(comparisons: Comparisons) -> tuple[bool, str]:
             f"it diverged on {c.n_only_arm_diverged} fresh seeds where the baseline did not "
             f"(the reverse: {c.n_only_baseline_diverged}); {numbers}"
         )
-    if c.n_pairs < forecast.FEWEST_SEEDS:
+    if _says_nothing(c):
         return False, f"{c.n_pairs} fresh seed pairs are too few for any claim; {numbers}"
-    p = rules.deciding_p(c)[0]
+    p = rules.deciding_p(c, comparisons)[0]
     held = p <= comparisons.alpha
     word = "confirmed" if held else "not confirmed"
     level = f"{words.p_is(p)}, level {comparisons.alpha:g}"
-    return held, f"{word} on fresh seeds ({level}); {numbers}"
+    return held, f"{word} on fresh seeds ({level}); {numbers}{words.divergences(c)}"

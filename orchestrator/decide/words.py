@@ -15,7 +15,7 @@ def p_is(p: float) -> str:
 
 
 def _amount(value: float, of: Comparisons) -> str:
-    return f"{value:+.4g} {of.metric.unit}".rstrip()
+    return f"{value:.4g} {of.metric.unit}".rstrip()
 
 
 def numbers(c: Comparison, of: Comparisons) -> str:
@@ -24,18 +24,21 @@ def numbers(c: Comparison, of: Comparisons) -> str:
         return f"{of.metric.name} has no common seed with a number in both arms"
     family = "simultaneous " if of.k > 1 else ""
     interval = (
-        f"{family}{100 * (1 - 2 * of.alpha):.4g} % interval "
+        f"{family}{100 * (1 - 2 * of.alpha):.4g} % interval of the gain "
         f"{c.interval.low:+.4g} to {c.interval.high:+.4g}"
         if math.isfinite(c.interval.low)
         else "no interval at this n"
     )
+    which = "better" if c.mean_difference >= 0 else "worse"
     return (
-        f"{of.metric.name} differs by {_amount(c.mean_difference, of)} "
-        f"(positive is better; {interval}; n = {c.n_pairs} seed pairs)"
+        f"{of.metric.name} is {which} by {_amount(abs(c.mean_difference), of)} "
+        f"({interval}; n = {c.n_pairs} seed pairs)"
     )
 
 
 def _method(c: Comparison, of: Comparisons) -> str:
+    if rules.rescues(c):
+        return "sign test on which runs diverged"
     if rules.decided_exactly(c):
         return "exact sign-flip test"
     if c.pooled or of.k == 1:
@@ -45,7 +48,7 @@ def _method(c: Comparison, of: Comparisons) -> str:
 
 def reason(call: Call, c: Comparison, of: Comparisons) -> str:
     """One sentence: effect, interval, n, p, method, and what else bears on the call."""
-    better, worse = (p_is(p) for p in rules.deciding_p(c))
+    better, worse = (p_is(p) for p in rules.deciding_p(c, of))
     told = [f"{better} for better, {worse} for worse"]
     if call is Call.BETTER:
         told = [better]
@@ -54,20 +57,26 @@ def reason(call: Call, c: Comparison, of: Comparisons) -> str:
     elif call is Call.EQUIVALENT:
         beyond = f"for a difference beyond delta = {of.metric.delta}"
         told = [] if c.p_equivalent is None else [f"{p_is(c.p_equivalent)} {beyond}"]
-    if c.n_pairs < forecast.FEWEST_SEEDS and call is Call.WORSE:
+    few = c.n_pairs < forecast.FEWEST_SEEDS
+    if few and call is Call.WORSE:
         told = []
-    elif c.n_pairs < forecast.FEWEST_SEEDS:
+    elif few and not rules.rescues(c):
         told = [f"a claim needs {forecast.FEWEST_SEEDS} seed pairs"]
     elif told:
         family = f", adjusted for {of.k} arms" if of.k > 1 else ""
         told = [f"{told[0]} ({_method(c, of)}{family})"]
-    if c.n_only_arm_diverged + c.n_only_baseline_diverged:
-        told.append(
-            f"diverged where the other did not on {c.n_only_arm_diverged} seeds (baseline "
-            f"{c.n_only_baseline_diverged}; sign test {p_is(c.p_diverged)})"
-        )
     told += [text for flag, text in _FLAG_WORDS.items() if flag in c.flags]
-    return "; ".join([numbers(c, of), *told])
+    return "; ".join([numbers(c, of), *told]) + divergences(c)
+
+
+def divergences(c: Comparison) -> str:
+    """On how many seeds one diverged and the other did not; empty if on none."""
+    if not c.n_only_arm_diverged + c.n_only_baseline_diverged:
+        return ""
+    return (
+        f"; diverged where the other did not on {c.n_only_arm_diverged} seeds (baseline "
+        f"{c.n_only_baseline_diverged}; sign test {p_is(c.p_diverged)} for worse)"
+    )
 
 
 _FLAG_WORDS = {
@@ -127,9 +136,9 @@ def _more_seeds(c: Comparison, of: Comparisons, seeds: tuple[int, int]) -> str:
 
 def mechanism(c: Comparison, of: Comparisons, hypothesis: Hypothesis) -> str:
     """By how much the signal moved, in its own direction, and with which p."""
-    as_predicted, against = (p_is(p) for p in rules.deciding_p(c))
+    as_predicted, against = (p_is(p) for p in rules.deciding_p(c, of))
     sign = -1.0 if hypothesis.signal_move is Move.DOWN else 1.0
     return (
-        f"{hypothesis.signal} by {_amount(sign * c.mean_difference, of)} (predicted: "
+        f"{hypothesis.signal} by {sign * c.mean_difference:+.4g} (predicted: "
         f"{hypothesis.signal_move.value}; {as_predicted}, against it {against}; n = {c.n_pairs})"
     )

@@ -42,7 +42,7 @@ def test_a_clear_gain_is_better_and_says_effect_interval_p_and_n():
     said = verdict(shifted(2.0))
     assert said.call is Call.BETTER
     for part in (
-        "accuracy differs by +",
+        "accuracy is better by ",
         "points",
         "90 % interval",
         "p < 0.0001",
@@ -337,8 +337,46 @@ def test_no_legal_input_raises_or_warns(table, delta, resolution, direction):
     for c, said in zip(found.arms, verdicts, strict=True):
         assert (said.seeds_needed is None) == (said.call is not Call.INCONCLUSIVE)
         assert said.seeds_needed is None or 0 < said.seeds_needed[0] <= said.seeds_needed[1]
-        if c.n_only_arm_diverged > c.n_only_baseline_diverged or c.n_pairs < 3:
+        arm, base = c.n_only_arm_diverged, c.n_only_baseline_diverged
+        if arm > base or (c.n_pairs < 3 and base == 0):
             assert said.call not in (Call.BETTER, Call.EQUIVALENT)
             assert not said.is_candidate
         assert "nan" not in said.reason + said.next_act
         confirmed(dataclasses.replace(found, arms=(c,)))
+
+
+def rescue(dead, n, *, k=1):
+    """The baseline diverges on the first `dead` of `n` seeds, the `k` arms on none."""
+    baseline = {s: math.nan if s < dead else 1.0 + 0.01 * s for s in range(n)}
+    arms = {f"arm{j}": {s: 1.0 + j + 0.013 * s * s for s in range(n)} for j in range(1, k + 1)}
+    return compare(Metric("accuracy", Direction.MAX), baseline, arms, alpha=0.05)
+
+
+def test_an_arm_that_lives_where_the_baseline_always_diverges_can_win_by_the_sign_test():
+    (said,) = judge(rescue(5, 5))  # p = 2^-5
+    assert said.call is Call.BETTER
+    assert "sign test on which runs diverged" in said.reason
+    (said,) = judge(rescue(4, 4))  # p = 2^-4: not enough
+    assert said.call is Call.INCONCLUSIVE
+
+
+def test_rescuers_pay_for_their_number_and_the_best_mean_goes_first():
+    of = rescue(5, 5, k=3)
+    verdicts = judge(of, alpha_screen=0.1)
+    assert all(v.call is Call.INCONCLUSIVE and v.is_candidate for v in verdicts)  # 3 x 2^-5
+    assert ranking(of, verdicts) == ("arm3", "arm2", "arm1", "baseline")
+    result = AblationResult("lr", of, None, verdicts, Support.INCONCLUSIVE, "", ())
+    assert candidate([result]) == ("lr", "arm3")
+
+
+def test_with_three_pairs_the_means_decide_and_divergences_alone_do_not():
+    baseline = {s: math.nan if s < 7 else 1.0 + 0.01 * s for s in range(10)}
+    arm = {s: 1.0 + 0.01 * s + 0.02 * (-1) ** s for s in range(10)}
+    (said,) = judge(compare(METRIC, baseline, {"arm1": arm}, alpha=0.05))
+    assert said.call is Call.INCONCLUSIVE
+
+
+def test_a_rescuer_is_confirmed_on_fresh_seeds():
+    held, why = confirmed(rescue(10, 10))
+    assert held
+    assert "baseline 10" in why
