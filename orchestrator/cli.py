@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -75,7 +76,26 @@ def _parser() -> argparse.ArgumentParser:
         )
         sub.add_argument("tokens", nargs="+", metavar="TOKEN", help="conf=exp.yaml [key=value ...]")
         sub.set_defaults(verb=verb)
+    _add_compare(verbs)
     return parser
+
+
+def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "the statistics on results somebody already has"
+    sub = verbs.add_parser("compare", help=summary, description=summary)
+    sub.add_argument("file", type=Path, help="CSV with columns arm,seed,value[,status]")
+    sub.add_argument("--baseline", required=True, metavar="NAME", help="the arm to compare with")
+    sub.add_argument("--direction", required=True, choices=("max", "min"), help="which way is good")
+    sub.add_argument("--alpha", type=float, default=0.05, help="one-sided, family-wise")
+    sub.add_argument("--delta", type=float, help="smallest difference worth acting on")
+    sub.add_argument("--resolution", type=float, default=0.0, help="step of the metric, 1/N say")
+    sub.add_argument("--looks", type=_looks, default=(), help="planned numbers of seeds: 3,5,7,10")
+    sub.add_argument("--json", action="store_true", help="print one JSON object")
+    sub.set_defaults(verb=compare)
+
+
+def _looks(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.split(","))
 
 
 # --- verbs ------------------------------------------------------------------------------------
@@ -125,6 +145,31 @@ def explain(arguments: argparse.Namespace) -> None:
 
     record, names = _record(arguments.tokens)
     show_explanation(record, " ".join(names))
+
+
+def compare(arguments: argparse.Namespace) -> None:
+    """`compare FILE.csv --baseline NAME --direction max`: verdicts on results already there."""
+    from orchestrator import decide
+    from orchestrator.compare import as_json, compare_file
+    from orchestrator.nouns import Direction
+
+    compared = compare_file(
+        arguments.file,
+        baseline=arguments.baseline,
+        direction=Direction(arguments.direction),
+        alpha=arguments.alpha,
+        delta=arguments.delta,
+        resolution=arguments.resolution,
+        looks=arguments.looks,
+    )
+    verdicts = decide.judge(compared)
+    ranking = decide.ranking(compared, verdicts)
+    if arguments.json:
+        print(json.dumps(as_json(compared, verdicts, ranking), indent=1, allow_nan=False))
+        return
+    from orchestrator.report import show_comparison
+
+    show_comparison(compared, verdicts, ranking)
 
 
 # --- input ------------------------------------------------------------------------------------

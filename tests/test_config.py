@@ -147,6 +147,13 @@ def test_a_wrong_value_names_its_key(exp, old, new, words):
     assert words in complaint(f"conf={exp}")
 
 
+def test_a_resolver_only_the_program_knows_is_left_to_it(exp):
+    exp.write_text(GOOD.replace("epochs: 30", "epochs: 30, out: '${hydra:run.dir}'"))
+    assert "${hydra:run.dir}" in campaign(f"conf={exp}").training.config
+    exp.write_text(exp.read_text().replace("lr: optimizer.lr", "lr: out"))
+    assert "factors.lr: out cannot be resolved" in complaint(f"conf={exp}")
+
+
 def test_no_factors_is_a_mistake(exp):
     exp.write_text(GOOD[: GOOD.index("factors")] + "metric: {name: val/loss, direction: min}\n")
     assert "factors is empty" in complaint(f"conf={exp}")

@@ -6,17 +6,15 @@ Every mistake that can be found without running anything is found here, and all 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
 from orchestrator import nouns
 from orchestrator.config.checks import illegal_values, missing_values
 from orchestrator.config.compose import Tokens, composed, parse_tokens
-from orchestrator.config.schema import FactorConfig, field_names
+from orchestrator.config.factors import read_factors
 from orchestrator.errors import OrchestratorError, collect, nearest
 
 __all__ = ["Tokens", "folder_of", "parse_tokens", "read"]
@@ -37,7 +35,7 @@ def read(
     folder = tokens.conf.parent
     training = _training(config, folder)
     training = complete(training)
-    factors, mistakes = _factors(config, training)
+    factors, mistakes = read_factors(config.factors, training)
     metric = nouns.Metric(
         name=config.metric.name,
         direction=nouns.Direction(config.metric.direction.value),
@@ -92,75 +90,6 @@ def _training(config: DictConfig, folder: Path) -> nouns.Training:
         code="",
         data=train.data,
     )
-
-
-def _factors(
-    config: DictConfig, training: nouns.Training
-) -> tuple[tuple[nouns.Factor, ...], list[OrchestratorError]]:
-    tree = OmegaConf.create(training.config)
-    values = dict(_dotted(tree))
-    factors, mistakes = [], []
-    if not config.factors:
-        mistakes.append(
-            OrchestratorError(
-                "factors is empty.", "map one: factors: {lr: <your learning-rate key>}"
-            )
-        )
-    for name, given in config.factors.items():
-        try:
-            factors.append(_factor(str(name), given, values))
-        except OrchestratorError as error:
-            mistakes.append(error)
-    return tuple(factors), mistakes
-
-
-def _factor(name: str, given: Any, values: dict[str, Any]) -> nouns.Factor:
-    short = {"key": given} if isinstance(given, str) else given
-    try:
-        long = OmegaConf.merge(OmegaConf.structured(FactorConfig), short)
-        key = long.key
-    except (OmegaConfBaseException, ValueError, TypeError) as error:
-        text = str(error).splitlines()[0]
-        raise OrchestratorError(
-            f"factors.{name}={given}: {text}",
-            f"write {name}: <key>, or a mapping with {', '.join(field_names(FactorConfig))}",
-        ) from None
-    for wanted in (key, *long.moves_with):
-        if wanted not in values:
-            raise OrchestratorError(
-                f"factors.{name}: the training's config has no key {wanted}.",
-                nearest(wanted, values),
-            )
-    baseline = values[key]
-    if not isinstance(baseline, nouns.Scalar):
-        raise OrchestratorError(
-            f"factors.{name}: {key} holds {baseline!r}, which is no single value.", "map a leaf key"
-        )
-    levels = tuple(long.levels)
-    if baseline in levels:
-        raise OrchestratorError(
-            f"factors.{name}.levels={list(levels)} holds the baseline {baseline!r}.",
-            "leave it out: that arm changes nothing, and the baseline is always run",
-        )
-    return nouns.Factor(
-        name=name,
-        key=key,
-        baseline=baseline,
-        levels=levels,
-        scale=nouns.Scale(long.scale.value),
-        role=nouns.Role(long.role.value),
-        moves_with=tuple(long.moves_with),
-    )
-
-
-def _dotted(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted leaf keys with their values, interpolations resolved within `tree` alone."""
-    for name in tree:
-        value = tree[name]
-        if isinstance(value, DictConfig):
-            yield from _dotted(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
 
 
 def _absolute_uri(uri: str | None) -> str | None:

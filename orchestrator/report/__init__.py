@@ -1,7 +1,22 @@
 """The record shown to a person: terminal, Markdown, self-contained HTML, plots. Decides nothing."""
 
 from orchestrator.report.display import Display
-from orchestrator.report.explain import explain, show_explanation, show_status, status
+from orchestrator.report.explain import (
+    explain,
+    show_comparison,
+    show_explanation,
+    show_status,
+    status,
+)
 from orchestrator.report.files import Report, write
 
-__all__ = ["Display", "Report", "explain", "show_explanation", "show_status", "status", "write"]
+__all__ = [
+    "Display",
+    "Report",
+    "explain",
+    "show_comparison",
+    "show_explanation",
+    "show_status",
+    "status",
+    "write",
+]
