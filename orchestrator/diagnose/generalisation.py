@@ -174,15 +174,17 @@ def _still_rising(accuracy: Floats | None) -> bool:
 
 
 def _in_one_jump(pair: Pair) -> bool:
-    """Whether the validation loss rose between two evaluations, and neither before nor after."""
-    since = pair.val[pair.best :]
-    rise = float(np.median(since[-3:]) - since[0])
-    if len(since) < 5 or rise < 0.2 * since[0]:
+    """Whether most of the rise since the best evaluation is a step between two evaluations.
+
+    Levels are medians of the 3 evaluations on either side, so that a lucky best one makes no step.
+    """
+    rise = pair.end_val - pair.best_val
+    if pair.age < 4 or rise < 0.2 * pair.best_val:
         return False
-    at = int(np.argmax(np.diff(since))) + 1
-    before, after = since[:at], since[at:]
-    level = max(np.median(before[-3:]) - before[0], after[-1] - after[0]) < 0.3 * rise
-    return bool(level and since[at] - since[at - 1] > 0.7 * rise)
+    at = pair.best + 1 + int(np.argmax(np.diff(pair.val[pair.best :])))
+    before, after = np.median(pair.val[max(0, at - 3) : at]), np.median(pair.val[at : at + 3])
+    steps = pair.val[at] - pair.val[at - 1] > 0.7 * rise and after - before > 0.5 * rise
+    return bool(steps and pair.end_val - after < 0.3 * rise)
 
 
 def _wide_from_the_start(pair: Pair) -> bool:
