@@ -11,6 +11,7 @@ better).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -315,6 +316,10 @@ class Plan:
     test: str = "guarded block Dunnett"
     notes: tuple[str, ...] = ()
 
+    def page_of(self, ablation: Ablation) -> str:
+        """The name of an ablation's page: rounds may test a factor again under the same name."""
+        return re.sub(r"[^\w.=-]", "_", f"r{self.round}-{ablation.name}")
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
@@ -535,9 +540,9 @@ class Record:
 class Page:
     """One page of the report, ready to be shown elsewhere.
 
-    `name` is an ablation's, or empty for the campaign's. `summary` is Markdown that answers first;
-    `rows` are cells under `columns` (both empty while there is no result); `html` stands alone;
-    `figures` are PNG by file name.
+    `name` is `Plan.page_of` an ablation, or empty for the campaign's. `summary` is Markdown that
+    answers first; `rows` are cells under `columns` (both empty while there is no result); `html`
+    stands alone; `figures` are PNG by file name.
     """
 
     name: str

@@ -147,10 +147,8 @@ MORE_DROPOUT = dataclasses.replace(
     claim="more dropout lowers val/loss and narrows the gap to the train probe",
     why="units co-adapt on few samples",
 )
-WEIGHT_DECAY_ABLATION = Ablation(
-    "r1-weight_decay", MORE_WEIGHT_DECAY, WEIGHT_DECAY, WEIGHT_DECAY_ARMS
-)
-DROPOUT_ABLATION = Ablation("r1-dropout", MORE_DROPOUT, DROPOUT, DROPOUT_ARMS)
+WEIGHT_DECAY_ABLATION = Ablation("weight_decay", MORE_WEIGHT_DECAY, WEIGHT_DECAY, WEIGHT_DECAY_ARMS)
+DROPOUT_ABLATION = Ablation("dropout", MORE_DROPOUT, DROPOUT, DROPOUT_ARMS)
 
 
 def score(a: Arm, seed: int, split: str = "val") -> float:
@@ -310,7 +308,7 @@ def plan() -> Plan:
 
 def confirmation() -> Confirmation:
     return Confirmation(
-        ablation="r1-weight_decay",
+        ablation="weight_decay",
         arm=WINNER,
         baseline=BASELINE,
         seeds=CONFIRM_SEEDS,

@@ -120,7 +120,7 @@ class Display:
         self._stop()
         show(
             (
-                Heading(f"{ablation.name}: {ablation.factor.name} (`{ablation.factor.key}`)"),
+                Heading(f"{ablation.factor.name} (`{ablation.factor.key}`)"),
                 tables.ablation_table(result, ablation),
                 Text(
                     sentences.support(result),

@@ -48,9 +48,7 @@ def explain(record: Record, name: str) -> Document:
     """
     blocks: list[Block] = []
     for turn in record.rounds:
-        blocks += [
-            b for f in turn.findings if f.rule == name for b in (Text(sentences.finding(f)),)
-        ]
+        blocks += [Text(sentences.finding(f)) for f in turn.findings if f.rule == name]
         results = {r.ablation: r for r in turn.results}
         for ablation in turn.plan.ablations if turn.plan else ():
             hypothesis = ablation.hypothesis
@@ -75,7 +73,7 @@ def _ablation(
     plan = turn.plan
     assert plan is not None, "an ablation comes with its plan"
     blocks: list[Block] = [
-        Heading(f"{ablation.name}: {ablation.factor.name} (`{ablation.factor.key}`)"),
+        Heading(f"Round {turn.number}: {ablation.factor.name} (`{ablation.factor.key}`)"),
         Text(sentences.hypothesis(ablation.hypothesis, record.campaign.metric)),
         Text(
             f"Seeds {words.seeds(plan.seeds)} for every arm and for the baseline "

@@ -52,11 +52,14 @@ def _documents(record: Record, telemetry: Reader) -> list[tuple[str, Document, D
     whole = story.campaign_page(record)
     found = [("", whole, story.campaign_summary(record))]
     for turn in record.rounds:
+        if turn.plan is None:
+            continue
         results = {r.ablation: r for r in turn.results}
-        for ablation in turn.plan.ablations if turn.plan else ():
+        for ablation in turn.plan.ablations:
             result = results.get(ablation.name)
             page = story.ablation_page(record, turn, ablation, result, telemetry)
-            found.append((ablation.name, page, story.ablation_summary(turn, ablation, result)))
+            summary = story.ablation_summary(turn, ablation, result)
+            found.append((turn.plan.page_of(ablation), page, summary))
     return found
 
 

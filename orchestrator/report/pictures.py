@@ -48,7 +48,7 @@ def ablation_forest(
         f"interval, paired seeds (dots, n = {compared.n})"
     )
     return Picture(
-        f"{ablation.name}-forest.png",
+        f"{plan.page_of(ablation)}-forest.png",
         f"Screening of {ablation.factor.name}: {compared.method}, intervals simultaneous over "
         f"{compared.k} arms. Grey: the interval holds zero. " + _band_words(metric),
         _forest(rows, metric, title),
@@ -78,7 +78,7 @@ def ablation_curves(
         return None
     title = f"{ablation.factor.name}: median over seeds (line) and their range (band)"
     return Picture(
-        f"{ablation.name}-curves.png",
+        f"{plan.page_of(ablation)}-curves.png",
         f"Seeds {words.seeds(plan.seeds)}; a step is drawn where at least half of an arm's seeds "
         "have a finite value, so a diverged run ends early.",
         figures.curves(panels, title=title),
@@ -96,14 +96,20 @@ def estimates(record: Record) -> Picture | None:
         screened = next((r for r in turn.results if r.ablation == asked.ablation), None)
         if screened is not None:
             rows += [
-                _row(f"{asked.arm.name}, screening", c, metric, "optimistic")
+                _row(f"round {turn.number}: {asked.arm.name}, screening", c, metric, "optimistic")
                 for c in screened.comparisons.arms
                 if c.arm == asked.arm.name
             ]
         dots = paired_differences(record, asked.arm, asked.baseline, asked.seeds, metric.name)
         said = "adopted" if asked.adopted else "not confirmed"
         rows.append(
-            _row(f"{asked.arm.name}, fresh seeds", asked.comparisons.arms[0], metric, said, dots)
+            _row(
+                f"round {turn.number}: {asked.arm.name}, fresh seeds",
+                asked.comparisons.arms[0],
+                metric,
+                said,
+                dots,
+            )
         )
     last = record.headline
     if last is not None:

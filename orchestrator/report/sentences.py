@@ -24,7 +24,7 @@ from orchestrator.report import words
 def effect(comparison: Comparison, comparisons: Comparisons) -> str:
     """`val/loss -0.148 nat [-0.202, -0.094] (90% interval, 5 common seeds, p<0.001)`."""
     metric = comparisons.metric
-    places = words.decimals(comparison.se)
+    places = words.places(comparisons)
     gap = words.signed(words.difference(comparison, metric), places)
     if gap == words.NOTHING:
         return f"{metric.name}: no pair of finished runs to compare"
@@ -86,7 +86,7 @@ def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | Non
     )
     if math.isfinite(comparison.worst_seed_difference):
         sign = 1 if metric.direction is Direction.MAX else -1
-        worst = words.signed(sign * comparison.worst_seed_difference, words.decimals(comparison.se))
+        worst = words.signed(sign * comparison.worst_seed_difference, words.places(comparisons))
         lines.append(f"Worst seed: {worst}{words.unit(metric)} to the baseline.")
     if comparison.n_diverged or comparison.n_only_baseline_diverged:
         lines.append(

@@ -119,18 +119,27 @@ def _round(record: Record, turn: Round) -> list[Block]:
     if turn.untestable:
         blocks.append(Text("Not testable with the declared factors:"))
         blocks.append(Bullets(turn.untestable))
-    results = {r.ablation: r for r in turn.results}
-    for ablation in turn.plan.ablations if turn.plan else ():
-        blocks.append(Heading(f"Ablation {ablation.name}", 3))
-        result = results.get(ablation.name)
-        blocks += ablation_summary(turn, ablation, result)
-        blocks.append(Link(f"Plots, every arm and every trial of {ablation.name}", ablation.name))
+    blocks += _tested(turn)
     if turn.confirmation is not None:
         asked = turn.confirmation
         blocks.append(Heading("Confirmation on fresh seeds", 3))
         blocks.append(Text(sentences.confirmation(asked), strong=True))
         blocks.append(tables.confirmation_table(asked))
         blocks += _throughput(record, asked.baseline, asked.arm, asked.seeds)
+    return blocks
+
+
+def _tested(turn: Round) -> list[Block]:
+    """The ablations of a round, each with what one should see first and the way to its page."""
+    if turn.plan is None:
+        return []
+    blocks: list[Block] = []
+    results = {r.ablation: r for r in turn.results}
+    for ablation in turn.plan.ablations:
+        blocks.append(Heading(f"Ablation {ablation.name}", 3))
+        blocks += ablation_summary(turn, ablation, results.get(ablation.name))
+        page = turn.plan.page_of(ablation)
+        blocks.append(Link(f"Plots, every arm and every trial of {ablation.name}", page))
     return blocks
 
 

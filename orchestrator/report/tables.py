@@ -77,7 +77,7 @@ def comparison_table(
     """Rows for the baseline and the arms in `order`; divergence is a column where there is any."""
     by_arm = {c.arm: c for c in comparisons.arms}
     arms = [by_arm[name] for name in order if name in by_arm]
-    places = words.decimals(_spread(comparisons))
+    places = words.places(comparisons)
     columns = [
         "arm",
         "n",
@@ -217,9 +217,3 @@ def _cells(c: Comparison, comparisons: Comparisons, places: int) -> list[str]:
         f"{gap} {limits}" if gap != words.NOTHING else words.NOTHING,
         words.p_value(words.p_in_its_direction(c)),
     ]
-
-
-def _spread(comparisons: Comparisons) -> float:
-    """The size that sets the decimals: the pooled standard deviation, or what there is."""
-    candidates = (comparisons.sigma, comparisons.baseline_sd, *(c.se for c in comparisons.arms))
-    return next((s for s in candidates if math.isfinite(s) and s > 0), math.nan)

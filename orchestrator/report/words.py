@@ -132,6 +132,9 @@ def evidence(values: Mapping[str, float | str]) -> str:
     return ", ".join(f"{k} {scalar(v)}" for k, v in values.items())
 
 
+FEW = 30
+"""More seeds than somebody would still run; beyond it their exact number says nothing."""
+
 # --- a comparison, turned back into the metric's own direction ------------------------------------
 
 
@@ -151,6 +154,14 @@ def p_in_its_direction(comparison: Comparison) -> float:
     """The adjusted one-sided p-value of the direction in which the difference points."""
     is_gain = comparison.mean_difference >= 0
     return comparison.p_better if is_gain else comparison.p_worse
+
+
+def places(comparisons: Comparisons) -> int:
+    """Decimals for everything said of these comparisons: they show the spread, and delta."""
+    spreads = (comparisons.sigma, comparisons.baseline_sd, *(c.se for c in comparisons.arms))
+    spread = next((s for s in spreads if math.isfinite(s) and s > 0), math.nan)
+    delta = comparisons.metric.delta
+    return decimals(spread if not delta or spread < delta else delta)
 
 
 def level(comparisons: Comparisons) -> str:
@@ -177,6 +188,7 @@ def call(verdict: Verdict, *, confirmed: bool | None = None) -> str:
         return "better (confirmed)" if confirmed else "not confirmed"
     if verdict.is_candidate:
         return "candidate (unconfirmed)"
-    if verdict.call is Call.INCONCLUSIVE and verdict.seeds_needed is not None:
-        return f"inconclusive (+{verdict.seeds_needed[0]} seeds)"
-    return verdict.call.value
+    if verdict.call is not Call.INCONCLUSIVE or verdict.seeds_needed is None:
+        return verdict.call.value
+    more = verdict.seeds_needed[0]
+    return f"inconclusive (+{more} seeds)" if more <= FEW else f"inconclusive (>{FEW} more seeds)"

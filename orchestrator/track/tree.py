@@ -161,7 +161,7 @@ def _ablations(record: Record, turn: Round, pages: Mapping[str, Page]) -> Iterat
             status="RUNNING" if result is None else "FINISHED",
             tags=tags,
         )
-        page = pages.get(ablation.name)
+        page = pages.get(turn.plan.page_of(ablation))
         yield _with_page(top, page)
         yield from _arms(record, turn.plan, ablation, result, page, top.id, label)
 

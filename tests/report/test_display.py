@@ -91,7 +91,7 @@ def test_a_whole_campaign_is_told_in_order(tmp_path: Path) -> None:
         "optimizer.weight_decay: 0 → 0.001",
         "5 seeds detect a difference of 0.07 nat",
         "30 screening",
-        "r1-weight_decay",
+        "weight_decay (optimizer.weight_decay)",
         "candidate (unconfirmed)",
         "Hypothesis supported",
         "Confirmation on fresh seeds",
@@ -159,7 +159,7 @@ def test_status_says_where_a_campaign_stands(tmp_path: Path) -> None:
     )
     planned = shown(report.status(records.planned(tmp_path)))
     assert "Now: round 1, 0 of 2 ablations judged." in planned
-    assert "r1-weight_decay: not judged yet" in planned
+    assert "weight_decay: not judged yet" in planned
     finished = shown(report.status(records.finished(tmp_path)))
     assert "62 DONE, 1 DIVERGED, 1 FAILED; 0 launched and not ended; budget 120" in finished
     assert "weight_decay=0.1 better (confirmed)" in finished
@@ -169,8 +169,8 @@ def test_status_says_where_a_campaign_stands(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("weight_decay=1.0", ["Seed 3: DIVERGED", "Screening level 0.25", "Seeds 0-4", "Next: "]),
-        ("r1-dropout", ["dropout=0.2", "dropout=0.5", "From screening alone"]),
-        ("dropout", ["Hypothesis supported"]),
+        ("dropout=0.2", ["Round 1: dropout", "Effect sizes"]),
+        ("dropout", ["dropout=0.2", "dropout=0.5", "From screening alone"]),
         ("overfitting", ["Could be mistaken for", "weight_decay=0.1", "dropout=0.5"]),
         ("headline", ["On the test split, read once", "beats the original"]),
     ],
@@ -195,7 +195,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(tmp_path: Path) -> None:
 
 
 def test_what_is_not_judged_yet_says_how_far_it_is(tmp_path: Path) -> None:
-    text = shown(report.explain(records.planned(tmp_path), "r1-weight_decay"))
+    text = shown(report.explain(records.planned(tmp_path), "weight_decay"))
     assert "Not judged yet: 2 of 20 trials have ended." in text
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -125,9 +126,18 @@ def test_writing_again_leaves_the_same_bytes_and_nothing_aside(
     assert {p: p.read_bytes() for p in made.folder.rglob("*") if p.is_file()} == files
 
 
-def test_names_from_the_user_are_escaped(tmp_path: Path) -> None:
-    import dataclasses
+def test_a_factor_tested_again_in_another_round_gets_a_page_of_its_own(tmp_path: Path) -> None:
+    record = records.finished(tmp_path)
+    first, second = record.rounds
+    assert first.plan is not None
+    again = dataclasses.replace(second, plan=dataclasses.replace(first.plan, round=2))
+    made = report.write(dataclasses.replace(record, rounds=(first, again)), lambda _: None)
+    assert {"r1-weight_decay", "r2-weight_decay"} < set(made.pages)
+    assert "Not finished" in made.pages["r2-weight_decay"].summary
+    assert made.pages["r1-weight_decay"].rows
 
+
+def test_names_from_the_user_are_escaped(tmp_path: Path) -> None:
     record = records.healthy(tmp_path)
     campaign = dataclasses.replace(record.campaign, name="<b>a|b</b> & co")
     made = report.write(dataclasses.replace(record, campaign=campaign), records.telemetry)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import report
 from orchestrator.nouns import Direction, Page, Status
 from orchestrator.track.tree import Node, tree
 from tests import records
@@ -48,7 +49,7 @@ def test_siblings_start_in_reading_order(tmp_path: Path) -> None:
         record,
         outcomes={i: dataclasses.replace(o, started=1e9) for i, o in record.outcomes.items()},
     )
-    arms = [n for n in tree(record, {}) if n.kind == "arm" and n.id.startswith("r1/r1-weight")]
+    arms = [n for n in tree(record, {}) if n.kind == "arm" and n.id.startswith("r1/weight")]
     starts = [n.start for n in arms]
     assert len(arms) == 4
     assert starts == sorted(set(starts))
@@ -165,6 +166,15 @@ def test_verdicts_are_spelled_as_in_the_table_of_the_page(tmp_path: Path) -> Non
     ablation = nodes["r1-a1 weight_decay"]
     assert ablation.note == "summary"
     assert set(ablation.files) == {"forest.png", "r1-weight_decay.html"}
+
+
+def test_every_page_of_a_report_is_shown_by_the_run_it_is_about(tmp_path: Path) -> None:
+    record = records.finished(tmp_path)
+    written = report.write(record, telemetry=lambda _: None)
+    nodes = nodes_of(record, written.pages)
+    shown = {n for n, node in nodes.items() if node.note}
+    assert shown == {"campaign digits-overfitting", "r1-a1 weight_decay", "r1-a2 dropout"}
+    assert nodes["r1-a1 weight_decay"].rows == written.pages["r1-weight_decay"].rows
 
 
 def test_the_whole_config_of_an_arm_is_a_file(nodes: dict[str, Node]) -> None:
