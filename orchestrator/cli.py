@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import signal
 import sys
@@ -104,21 +105,21 @@ def _looks(text: str) -> tuple[int, ...]:
 def run(arguments: argparse.Namespace) -> None:
     """`run conf=exp.yaml`: the whole loop."""
     campaign = _campaign(arguments.tokens)
-    from orchestrator import campaign as loop
+    from orchestrator import campaign as campaigns
     from orchestrator.report import Display
 
     with Display() as display:
-        loop.run(campaign, display)
+        campaigns.run(campaign, display)
 
 
 def plan(arguments: argparse.Namespace) -> None:
     """`plan conf=exp.yaml`: what would be launched."""
     campaign = _campaign(arguments.tokens)
-    from orchestrator import campaign as loop
+    from orchestrator import campaign as campaigns
     from orchestrator.report import Display
 
     with Display() as display:
-        loop.preview(campaign, display)
+        campaigns.preview(campaign, display)
 
 
 def status(arguments: argparse.Namespace) -> None:
@@ -131,12 +132,12 @@ def status(arguments: argparse.Namespace) -> None:
 
 def report(arguments: argparse.Namespace) -> None:
     """`report conf=exp.yaml` or `report FOLDER`: report and MLflow, made again from the record."""
-    from orchestrator import campaign as loop
+    from orchestrator import campaign as campaigns
     from orchestrator.report import Display
 
     record, _ = _record(arguments.tokens)
     with Display() as display:
-        loop.publish(record, display)
+        campaigns.publish(record, display)
 
 
 def explain(arguments: argparse.Namespace) -> None:
@@ -183,8 +184,6 @@ def _campaign(tokens: Sequence[str]) -> Campaign:
 
 def _complete(training: Training) -> Training:
     """What only the launcher can know of a program: a script's own config, and its sources."""
-    import dataclasses
-
     from orchestrator import launch
 
     return dataclasses.replace(
@@ -202,6 +201,10 @@ def _record(tokens: Sequence[str]) -> tuple[Record, list[str]]:
         return load(Path(tokens[0])), list(tokens[1:])
     from orchestrator import config
 
-    ours = [t for t in tokens if t.startswith(("conf=", "folder=", "runs=", "name="))]
+    ours = [t for t in tokens if t.startswith(("conf=", "folder=", "runs=", "name=", "tracking_"))]
     names = [t for t in tokens if t not in ours]
-    return load(config.folder_of(config.parse_tokens(ours))), names
+    folder, uri = config.whereabouts(config.parse_tokens(ours))
+    record = load(folder)
+    # Where it is shown may be chosen anew at any time.
+    campaign = dataclasses.replace(record.campaign, tracking_uri=uri)
+    return dataclasses.replace(record, campaign=campaign), names

@@ -151,6 +151,30 @@ def test_a_healthy_training_ends_with_nothing_to_explain(exp):
     assert found.ending in said
 
 
+def test_an_arm_that_lives_where_the_baseline_always_diverges_is_adopted(exp):
+    text = EXP.replace("dropout: 0.0,", "dropout: 0.5, lr: 3.0,")
+    text = text.replace(
+        "dropout: {key: dropout, levels: [0.1, 0.4]}", "lr: {key: lr, levels: [0.3]}"
+    )
+    exp.write_text(text.replace("seeds: 4, confirm_seeds: 4,", "seeds: 5, confirm_seeds: 5,"))
+    run(exp)
+    found = record(exp)
+    diverged = {t.seed for t, o in found.of(found.rounds[0].baseline, found.rounds[0].seeds)}
+    assert len(diverged) == 5
+    assert found.rounds[0].confirmation.adopted
+    assert found.headline.final.overrides == (("lr", 0.3),)
+
+
+def test_mlflow_that_does_not_answer_stops_nothing_and_is_fed_later(exp):
+    said = run(exp, "train.config.dropout=0.5", "tracking_uri=http://127.0.0.1:9")
+    assert "warning" in said
+    assert "`report` feeds MLflow later" in said
+    uri = f"sqlite:///{exp.parent}/later.db"
+    conf, folder = f"conf={exp}", f"folder={exp.parent / 'campaign'}"
+    assert "workflowType" in orchestrator(conf, folder, f"tracking_uri={uri}", verb="report")
+    assert (exp.parent / "later.db").exists()
+
+
 def test_one_failing_seed_is_retried_reported_and_left_out(exp):
     said = run(exp, "+train.config.fault.1=raise")
     found = record(exp)

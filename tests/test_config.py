@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.config import folder_of, parse_tokens, read
+from orchestrator.config import parse_tokens, read, whereabouts
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Campaign, Direction, Factor
 
@@ -159,8 +159,9 @@ def test_no_factors_is_a_mistake(exp):
     assert "factors is empty" in complaint(f"conf={exp}")
 
 
-def test_the_folder_can_be_found_without_the_program(exp, tmp_path):
-    assert folder_of(parse_tokens([f"conf={exp}", f"folder={tmp_path}/x"])) == tmp_path / "x"
+def test_folder_and_tracking_can_be_found_without_the_program(exp, tmp_path):
+    tokens = [f"conf={exp}", f"folder={tmp_path}/x", "tracking_uri=http://localhost:5000"]
+    assert whereabouts(parse_tokens(tokens)) == (tmp_path / "x", "http://localhost:5000")
 
 
 def test_what_the_launcher_completes_is_kept(exp):

@@ -17,7 +17,7 @@ from orchestrator.config.compose import Tokens, composed, parse_tokens
 from orchestrator.config.factors import read_factors
 from orchestrator.errors import OrchestratorError, collect, nearest
 
-__all__ = ["Tokens", "folder_of", "parse_tokens", "read"]
+__all__ = ["Tokens", "parse_tokens", "read", "whereabouts"]
 
 
 def read(
@@ -63,9 +63,10 @@ def read(
     )
 
 
-def folder_of(tokens: Tokens) -> Path:
-    """The folder of the campaign that `tokens` describe, whether or not it was run."""
-    return Path(composed(tokens).folder).expanduser().resolve()
+def whereabouts(tokens: Tokens) -> tuple[Path, str | None]:
+    """The campaign's folder and its tracking URI, whether or not it was run."""
+    config = composed(tokens)
+    return Path(config.folder).expanduser().resolve(), _absolute_uri(config.tracking_uri)
 
 
 def _training(config: DictConfig, folder: Path) -> nouns.Training:

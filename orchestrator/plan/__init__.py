@@ -3,6 +3,7 @@
 from orchestrator.plan.cost import cost
 from orchestrator.plan.levels import levels
 from orchestrator.plan.preflight import diff, freeze
+from orchestrator.plan.reach import reach
 from orchestrator.plan.rounds import foresee, plan_round
 from orchestrator.plan.seeds import headline_seeds, seed_block
 
@@ -14,5 +15,6 @@ __all__ = [
     "headline_seeds",
     "levels",
     "plan_round",
+    "reach",
     "seed_block",
 ]

@@ -1,20 +1,19 @@
 """The loop: baseline, findings, hypotheses, plan, trials, verdicts, confirmation, adoption, again.
 
-The only file that knows every room. Each step is one function and one line in the ledger; a step
-found in the ledger is not done again, which is all there is to resuming.
+Each step is one function and one line in the ledger; a step found in the ledger is not done again,
+which is all there is to resuming.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 
-from orchestrator import compare, decide, diagnose, launch, plan, report, telemetry, track
+from orchestrator import decide, diagnose, launch, plan, report, track
+from orchestrator.campaign import measured
+from orchestrator.campaign.views import publish
 from orchestrator.errors import OrchestratorError, nearest
-from orchestrator.ledger import FILE, Ledger
+from orchestrator.ledger import Ledger
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
@@ -22,7 +21,6 @@ from orchestrator.nouns import (
     Campaign,
     Comparisons,
     Confirmation,
-    Direction,
     Finding,
     Headline,
     Hypothesis,
@@ -35,17 +33,7 @@ from orchestrator.nouns import (
     Telemetry,
     Trial,
 )
-from orchestrator.record import (
-    ACCIDENT,
-    ENDING,
-    HEADLINE,
-    OUTCOME,
-    TRIAL,
-    assemble,
-    load,
-    opened,
-    step,
-)
+from orchestrator.record import ACCIDENT, ENDING, HEADLINE, OUTCOME, TRIAL, assemble, opened, step
 
 N_MIN = 3  # baseline seeds below which nothing can be compared (docs/statistics.md)
 
@@ -58,38 +46,6 @@ def run(campaign: Campaign, display: report.Display) -> Record:
     finally:
         launch.close()
         ledger.close()
-
-
-def preview(campaign: Campaign, display: report.Display) -> None:
-    """Show what would be launched: the plan of the round under way, or what may come first."""
-    folder = Path(campaign.folder)
-    rounds = load(folder).rounds if (folder / FILE).exists() else ()
-    resolve = partial(launch.resolve, campaign.training)
-    planned = next((r.plan for r in reversed(rounds) if r.plan), None)
-    if planned is None:
-        planned = plan.freeze(plan.foresee(campaign), campaign.training, resolve)
-    display.plan(planned, plan.cost(planned, campaign, None))
-
-
-def read_telemetry(trial: Trial) -> Telemetry | None:
-    """What the trial recorded, or None if it recorded nothing."""
-    folder = Path(trial.folder) / "telemetry"
-    return telemetry.read(folder) if folder.is_dir() else None
-
-
-def publish(record: Record, display: report.Display | None = None) -> None:
-    """Write the report and feed MLflow, views both; tell `display` where they lie.
-
-    Raises track.Unreachable when the report is written but MLflow does not answer.
-    """
-    written = report.write(record, telemetry=read_telemetry)
-    uri, url = record.campaign.tracking_uri, None
-    try:
-        if uri is not None:
-            url = track.sync(record, uri=uri, pages=written.pages, telemetry=read_telemetry)
-    finally:
-        if display is not None:
-            display.published(written.html, url)
 
 
 class _Loop:
@@ -125,7 +81,7 @@ class _Loop:
         ending = self.ledger.once(ENDING, str, lambda: ending)
         self.display.ending(ending)
         self._publish(self.display)
-        return assemble(self.ledger)
+        return self.record()
 
     # --- one turn ---------------------------------------------------------------------------
 
@@ -140,11 +96,11 @@ class _Loop:
             return None, f"the budget is spent (budget.trials={self.campaign.budget.trials})"
         self._trials(f"baseline x {len(seeds)} seeds", [baseline], seeds)
         self._check_baseline(baseline, seeds)
-        recorded = self._telemetries(baseline, seeds)
+        recorded = measured.telemetries(self.record(), baseline, seeds)
         findings = self._findings(number, recorded)
         hypotheses = self._hypotheses(number, findings, recorded, tried)
-        self.display.findings(assemble(self.ledger).rounds[-1])
-        done = sum(len(r.plan.ablations) for r in assemble(self.ledger).rounds[:-1] if r.plan)
+        self.display.findings(self.record().rounds[-1])
+        done = sum(len(r.plan.ablations) for r in self.record().rounds[:-1] if r.plan)
         left = self.protocol.max_ablations - done
         if not findings:
             return None, "nothing was found that needs explaining"
@@ -166,7 +122,9 @@ class _Loop:
             return plan.freeze(drawn, self.campaign.training, self._resolve)
 
         planned = self.ledger.once(step(number, "plan"), Plan, compute)
-        self.display.plan(planned, plan.cost(planned, self.campaign, self._seconds_per_trial()))
+        cost = plan.cost(planned, self.campaign, measured.seconds_per_trial(self.record()))
+        reach = plan.reach(planned, self.campaign, measured.spread(self.record(), baseline, seeds))
+        self.display.plan(planned, f"{cost}\n{reach}".rstrip())
         if not planned.ablations:
             return None, "; ".join(planned.notes)
         return planned, ""
@@ -215,7 +173,7 @@ class _Loop:
             compared = self._compare(
                 self.campaign.metric, planned.baseline, ablation.arms, planned.seeds
             )
-            mechanism = self._mechanism(planned, ablation)
+            mechanism = measured.mechanism(self.record(), planned, ablation)
             verdicts = decide.judge(compared, alpha_screen=planned.alpha_screen)
             support, reason = decide.support(ablation.hypothesis, verdicts, compared, mechanism)
             return AblationResult(
@@ -297,7 +255,7 @@ class _Loop:
 
     def _check_baseline(self, baseline: Arm, seeds: Sequence[int]) -> None:
         """Refuse to go on where the program itself does not run, and say why in its own words."""
-        pairs = assemble(self.ledger).of(baseline, tuple(seeds))
+        pairs = self.record().of(baseline, tuple(seeds))
         accidents = [(t, o) for t, o in pairs if not o.status.is_result]
         if len(pairs) - len(accidents) < N_MIN:
             trial, outcome = accidents[0]
@@ -314,54 +272,20 @@ class _Loop:
 
     # --- small parts ------------------------------------------------------------------------
 
+    def record(self) -> Record:
+        """Everything done so far."""
+        return assemble(self.ledger)
+
     def _resolve(self, overrides: Sequence[Overrides]) -> tuple[str, ...]:
         return launch.resolve(self.campaign.training, overrides)
 
     def _compare(
         self, metric: Metric, baseline: Arm, arms: Sequence[Arm], seeds: tuple[int, ...]
     ) -> Comparisons:
-        record = assemble(self.ledger)
-        return compare.compare(
-            metric,
-            compare.cells(record.of(baseline, seeds), metric.name),
-            {arm.name: compare.cells(record.of(arm, seeds), metric.name) for arm in arms},
-            alpha=self.protocol.alpha,
-        )
-
-    def _mechanism(self, planned: Plan, ablation: Ablation) -> Comparisons | None:
-        """The predicted signal, compared over the same trials as the metric."""
-        hypothesis = ablation.hypothesis
-        direction = Direction.MIN if hypothesis.signal_move is Move.DOWN else Direction.MAX
-        cells = {
-            arm.name: self._signal_cells(arm, planned.seeds, hypothesis.signal)
-            for arm in (planned.baseline, *ablation.arms)
-        }
-        baseline = cells.pop(planned.baseline.name)
-        if not baseline or not any(cells.values()):
-            return None
-        metric = Metric(hypothesis.signal, direction)
-        return compare.compare(metric, baseline, cells, alpha=self.protocol.alpha)
-
-    def _signal_cells(self, arm: Arm, seeds: tuple[int, ...], name: str) -> dict[int, float]:
-        cells = {}
-        for trial, _ in assemble(self.ledger).of(arm, seeds):
-            recorded = read_telemetry(trial)
-            signals = telemetry.signals(recorded) if recorded else {}
-            if name in signals:
-                cells[trial.seed] = signals[name].value
-        return cells
-
-    def _telemetries(self, arm: Arm, seeds: tuple[int, ...]) -> list[Telemetry]:
-        pairs = assemble(self.ledger).of(arm, seeds)
-        read = [read_telemetry(trial) for trial, outcome in pairs if outcome.status.is_result]
-        return [t for t in read if t is not None]
-
-    def _seconds_per_trial(self) -> float | None:
-        seconds = [o.seconds for o in assemble(self.ledger).outcomes.values()]
-        return statistics.median(seconds) if seconds else None
+        return measured.compared(self.record(), metric, baseline, arms, seeds)
 
     def _publish(self, display: report.Display | None = None) -> None:
         try:
-            publish(assemble(self.ledger), display)
+            publish(self.record(), display)
         except track.Unreachable as error:
             self.display.warning(f"{error}\nthe campaign goes on; `report` feeds MLflow later")

@@ -1,0 +1,84 @@
+"""What finished trials say: metrics, signals, telemetry, as comparisons and plain numbers."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator import compare, telemetry
+from orchestrator.nouns import (
+    Ablation,
+    Arm,
+    Comparisons,
+    Direction,
+    Metric,
+    Move,
+    Plan,
+    Record,
+    Telemetry,
+    Trial,
+)
+
+
+def read_telemetry(trial: Trial) -> Telemetry | None:
+    """What the trial recorded, or None if it recorded nothing."""
+    folder = Path(trial.folder) / "telemetry"
+    return telemetry.read(folder) if folder.is_dir() else None
+
+
+def telemetries(record: Record, arm: Arm, seeds: tuple[int, ...]) -> list[Telemetry]:
+    """What the results among the arm's trials recorded; accidents tell nothing of the training."""
+    return [recorded for _, recorded in _recorded(record, arm, seeds)]
+
+
+def compared(
+    record: Record, metric: Metric, baseline: Arm, arms: Sequence[Arm], seeds: tuple[int, ...]
+) -> Comparisons:
+    """`arms` against `baseline` on `metric`."""
+    return compare.compare(
+        metric,
+        compare.cells(record.of(baseline, seeds), metric.name),
+        {arm.name: compare.cells(record.of(arm, seeds), metric.name) for arm in arms},
+        alpha=record.campaign.protocol.alpha,
+    )
+
+
+def mechanism(record: Record, planned: Plan, ablation: Ablation) -> Comparisons | None:
+    """The predicted signal over the same trials as the metric; None if nothing recorded it."""
+    hypothesis = ablation.hypothesis
+    direction = Direction.MIN if hypothesis.signal_move is Move.DOWN else Direction.MAX
+    baseline = _signals(record, planned.baseline, planned.seeds, hypothesis.signal)
+    arms = {a.name: _signals(record, a, planned.seeds, hypothesis.signal) for a in ablation.arms}
+    if not baseline or not any(arms.values()):
+        return None
+    metric = Metric(hypothesis.signal, direction)
+    return compare.compare(metric, baseline, arms, alpha=planned.alpha)
+
+
+def spread(record: Record, arm: Arm, seeds: tuple[int, ...]) -> float | None:
+    """Standard deviation of the metric over the arm's seeds; None below two finite values."""
+    values = compare.cells(record.of(arm, seeds), record.campaign.metric.name).values()
+    finite = [v for v in values if math.isfinite(v)]
+    return statistics.stdev(finite) if len(finite) > 1 else None
+
+
+def seconds_per_trial(record: Record) -> float | None:
+    """Median over all trials so far."""
+    seconds = [outcome.seconds for outcome in record.outcomes.values()]
+    return statistics.median(seconds) if seconds else None
+
+
+def _signals(record: Record, arm: Arm, seeds: tuple[int, ...], name: str) -> dict[int, float]:
+    found = {}
+    for seed, recorded in _recorded(record, arm, seeds):
+        signals = telemetry.signals(recorded)
+        if name in signals:
+            found[seed] = signals[name].value
+    return found
+
+
+def _recorded(record: Record, arm: Arm, seeds: tuple[int, ...]) -> list[tuple[int, Telemetry]]:
+    read = [(t.seed, read_telemetry(t)) for t, o in record.of(arm, seeds) if o.status.is_result]
+    return [(seed, recorded) for seed, recorded in read if recorded is not None]

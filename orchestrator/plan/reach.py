@@ -1,0 +1,47 @@
+"""Which effect a plan can find, said before a seed is spent."""
+
+from __future__ import annotations
+
+from orchestrator.nouns import Campaign, Plan
+from orchestrator.stats.power import detectable_effect
+
+POWER = 0.8
+RHO = 0.0
+"""Correlation of runs that share a seed. None is assumed: where there is one, less can be found."""
+
+
+def reach(plan: Plan, campaign: Campaign, baseline_sd: float | None) -> str:
+    """The gain that each size of ablation, and the confirmation, finds with chance 0.8.
+
+    In standard deviations of single runs, and in the metric's unit once the baseline has shown its
+    spread over seeds (`baseline_sd`). Above `metric.delta` the design may miss what matters, and
+    that is said.
+    """
+    n = len(plan.seeds)
+    told = [
+        f"{k} arm{'s' if k > 1 else ''} x {n} seeds find a gain of "
+        + _amount(
+            detectable_effect(n=n, k=k, alpha=plan.alpha_screen, rho=RHO), campaign, baseline_sd
+        )
+        for k in sorted({len(ablation.arms) for ablation in plan.ablations})
+    ]
+    m = len(plan.confirm_seeds)
+    if told and m:
+        found = detectable_effect(n=m, k=1, alpha=plan.alpha, rho=RHO)
+        told.append(f"the confirmation on {m} finds {_amount(found, campaign, baseline_sd)}")
+    if not told:
+        return ""
+    text = f"With probability {POWER:g}, " + "; ".join(told) + "."
+    return text + " Runs that correlate over seeds find less than that too."
+
+
+def _amount(effect: float, campaign: Campaign, baseline_sd: float | None) -> str:
+    text = f"{effect:.2g} SD"
+    if baseline_sd is None:
+        return text
+    metric = campaign.metric
+    amount = effect * baseline_sd
+    text += f" ({amount:.2g} {metric.unit}".rstrip()
+    if metric.delta is not None and amount > metric.delta:
+        text += f", more than delta={metric.delta:g}"
+    return text + ")"
