@@ -87,11 +87,13 @@ def _ablation(
         total = len(ablation.arms) * len(plan.seeds)
         return [*blocks, Text(f"Not judged yet: {ended} of {total} trials have ended.")]
     blocks.append(tables.ablation_table(result, ablation, turn.confirmation))
+    said = tables.verdict_words(result, turn.confirmation)
     for compared in result.comparisons.arms:
         if compared.arm not in arms:
             continue
         verdict = tables.verdict_of(result, compared.arm)
-        lines = sentences.arm(compared, result.comparisons, verdict)
+        told = said.get(compared.arm, words.NOTHING)
+        lines = sentences.arm(compared, result.comparisons, verdict, told)
         arm = next(a for a in ablation.arms if a.name == compared.arm)
         lines += [
             f"Seed {t.seed}: {words.ending(o)} ({t.folder})"

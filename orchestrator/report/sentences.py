@@ -67,8 +67,10 @@ def support(result: AblationResult) -> str:
     return words.sentence(f"Hypothesis {result.support.value}: {result.support_reason}")
 
 
-def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | None) -> list[str]:
-    """Everything known of one arm, a sentence each."""
+def arm(
+    comparison: Comparison, comparisons: Comparisons, verdict: Verdict | None, said: str
+) -> list[str]:
+    """Everything known of one arm, a sentence each; `said` is the verdict's word in the table."""
     metric = comparisons.metric
     lines = [effect(comparison, comparisons) + "."]
     if comparison.p_exact_better is not None and comparison.p_exact_worse is not None:
@@ -99,8 +101,8 @@ def arm(comparison: Comparison, comparisons: Comparisons, verdict: Verdict | Non
     if comparison.flags:
         lines.append(f"Flags: {', '.join(comparison.flags)}.")
     if verdict is not None:
-        lines.append(words.sentence(f"Verdict: **{verdict.call.value}**: {verdict.reason}"))
-        if verdict.next_act:
+        lines.append(words.sentence(f"Verdict: **{said}**: {verdict.reason}"))
+        if verdict.next_act and said not in (words.CONFIRMED, words.REFUTED):
             lines.append(words.sentence(f"Next: {verdict.next_act}"))
     return lines
 

@@ -69,7 +69,7 @@ def ablation_page(
         blocks.append(drawn)
     if result is not None:
         blocks += _mechanism(result, ablation)
-        blocks += _arms(result, ablation)
+        blocks += _arms(turn, result, ablation)
     finished = [p for a in (plan.baseline, *ablation.arms) for p in record.of(a, plan.seeds)]
     blocks += [
         Heading("Every trial"),
@@ -151,13 +151,15 @@ def _mechanism(result: AblationResult, ablation: Ablation) -> list[Block]:
     return [Heading("Mechanism"), Text(f"Predicted: {predicted}."), table]
 
 
-def _arms(result: AblationResult, ablation: Ablation) -> list[Block]:
+def _arms(turn: Round, result: AblationResult, ablation: Ablation) -> list[Block]:
     blocks: list[Block] = [Heading("Each arm")]
     compared = {c.arm: c for c in result.comparisons.arms}
+    said = tables.verdict_words(result, turn.confirmation)
     for arm in ablation.arms:
         if arm.name in compared:
             verdict = tables.verdict_of(result, arm.name)
-            lines = sentences.arm(compared[arm.name], result.comparisons, verdict)
+            told = said.get(arm.name, words.NOTHING)
+            lines = sentences.arm(compared[arm.name], result.comparisons, verdict, told)
             blocks += [Heading(arm.name, 3), Bullets(tuple(lines))]
     return blocks
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from orchestrator.nouns import (
     Ablation,
@@ -108,8 +109,11 @@ def comparison_table(
     return Table(tuple(columns), tuple(tuple(r) for r in rows), note(comparisons))
 
 
-def note(comparisons: Comparisons) -> str:
-    """What a reader needs below a table: orientation, unit, n, interval, p and method."""
+def note(comparisons: Comparisons, sense: str = "") -> str:
+    """What a reader needs below a table: orientation, unit, n, interval, p and method.
+
+    `sense` says which way is which where it is not better and worse.
+    """
     metric, k = comparisons.metric, comparisons.k
     family = (
         f"simultaneous over k = {k} arms; p is one-sided, step-down adjusted, in the direction of "
@@ -119,8 +123,8 @@ def note(comparisons: Comparisons) -> str:
     )
     text = (
         f"Difference = arm minus baseline{words.unit(metric) and ' in'}{words.unit(metric)} over "
-        f"common seeds ({words.good(metric)}). Intervals at {words.level(comparisons)}, {family}. "
-        f"Method: {comparisons.method}; {comparisons.n} seeds planned"
+        f"common seeds ({sense or words.good(metric)}). Intervals at {words.level(comparisons)}, "
+        f"{family}. Method: {comparisons.method}; {comparisons.n} seeds planned"
     )
     if math.isfinite(comparisons.seed_correlation):
         text += f", correlation of runs sharing a seed {comparisons.seed_correlation:.2f}"
@@ -151,7 +155,9 @@ def mechanism_table(result: AblationResult, ablation: Ablation) -> Table | None:
     if result.mechanism is None:
         return None
     order = [name for name in result.ranking if name in {a.name for a in ablation.arms}]
-    return comparison_table(result.mechanism, order, {})
+    table = comparison_table(result.mechanism, order, {})
+    way = words.good(result.mechanism.metric).replace("is better", "was predicted")
+    return replace(table, note=note(result.mechanism, way))
 
 
 def trials_table(pairs: Sequence[tuple[Trial, Outcome]], record: Record) -> Table:

@@ -132,6 +132,9 @@ def evidence(values: Mapping[str, float | str]) -> str:
     return ", ".join(f"{k} {scalar(v)}" for k, v in values.items())
 
 
+CONFIRMED, REFUTED = "better (confirmed)", "not confirmed"
+"""What fresh seeds say of a screening winner."""
+
 FEW = 30
 """More seeds than somebody would still run; beyond it their exact number says nothing."""
 
@@ -185,7 +188,7 @@ def call(verdict: Verdict, *, confirmed: bool | None = None) -> str:
     `confirmed` tells what fresh seeds said of this very arm, None where it was not asked.
     """
     if confirmed is not None:
-        return "better (confirmed)" if confirmed else "not confirmed"
+        return CONFIRMED if confirmed else REFUTED
     if verdict.is_candidate:
         return "candidate (unconfirmed)"
     if verdict.call is not Call.INCONCLUSIVE or verdict.seeds_needed is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from orchestrator.nouns import Ints, Metric, Series, Telemetry
-from orchestrator.track.tree import is_test
+from orchestrator.track.values import is_test
 
 MOST_POINTS = 200
 """Points per series. A chart of MLflow is 320 samples wide; 300 keep a campaign of 100 trials with

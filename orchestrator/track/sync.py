@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 from orchestrator.nouns import Campaign, Page, Record, Telemetry, Trial
 from orchestrator.track import view
 from orchestrator.track.curves import points, valid_name
+from orchestrator.track.node import Node
 from orchestrator.track.store import connected, experiment, is_server, shown
-from orchestrator.track.tree import Node, tree
+from orchestrator.track.tree import tree
 
 if TYPE_CHECKING:
     from mlflow.entities import Metric, Run

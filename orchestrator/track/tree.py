@@ -6,28 +6,23 @@ Pure: no MLflow in here. `sync` makes a store equal to this tree.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
     Arm,
-    Comparison,
-    Comparisons,
-    Direction,
-    Metric,
-    Outcome,
     Overrides,
     Page,
     Plan,
     Record,
     Round,
     Status,
-    Trial,
     Verdict,
 )
+from orchestrator.track.node import Node, spanned
+from orchestrator.track.values import control, effect, last_values
 
 RUN_STATUS = {
     Status.DONE: "FINISHED",
@@ -38,32 +33,6 @@ RUN_STATUS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One run as it should be. `id` is unique within a campaign; parents come before children.
-
-    `params` hold only what differs from the baseline. `files` are artifacts by path. `start` and
-    `end` are unix seconds, None where nobody knows. A node with a `trial` shows its curves.
-    """
-
-    id: str
-    parent: str | None
-    kind: str
-    name: str
-    status: str = "RUNNING"
-    start: float | None = None
-    end: float | None = None
-    params: Mapping[str, str] = field(default_factory=dict)
-    tags: Mapping[str, str] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
-    note: str = ""
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    trial: Trial | None = None
-    with_test: bool = False
-
-
 def tree(record: Record, pages: Mapping[str, Page]) -> tuple[Node, ...]:
     """Every run of the campaign, parents first; times of parents span those of their trials."""
     nodes = [_campaign(record, pages)]
@@ -71,7 +40,7 @@ def tree(record: Record, pages: Mapping[str, Page]) -> tuple[Node, ...]:
         nodes += [*_baseline(record, turn), *_ablations(record, turn, pages)]
         nodes += _confirmation(record, turn)
     nodes += _headline(record)
-    return _spanned(nodes)
+    return spanned(nodes)
 
 
 def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
@@ -80,7 +49,7 @@ def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
     if last is not None:
         for compared in (last.validation, last.test):
             if compared is not None:
-                metrics |= _effect(compared.arms[0], compared)
+                metrics |= effect(compared.arms[0], compared)
     shown: dict[str, bytes] = {}
     for name, page in pages.items():
         shown[f"report/{name or 'report'}.html"] = page.html.encode()
@@ -118,11 +87,11 @@ def _headline(record: Record) -> Iterator[Node]:
         return
     top = Node("headline", "campaign", "headline", "headline final against original", "FINISHED")
     compared = last.validation.arms[0]
-    metrics = _effect(compared, last.validation)
+    metrics = effect(compared, last.validation)
     if last.test is not None:
-        metrics |= _effect(last.test.arms[0], last.test)
+        metrics |= effect(last.test.arms[0], last.test)
     yield replace(top, metrics=metrics)
-    sides = (("original", last.original, _control(last.validation)), ("final", last.final, metrics))
+    sides = (("original", last.original, control(last.validation)), ("final", last.final, metrics))
     for number, (name, arm, values) in enumerate(sides, start=1):
         label = f"headline.{number}"
         node = _arm(record, "headline", label, name, arm, last.original, last.seeds)
@@ -136,7 +105,7 @@ def _baseline(record: Record, turn: Round) -> Iterator[Node]:
     node = _arm(record, "campaign", label, "baseline", turn.baseline, turn.baseline, turn.seeds)
     findings = ", ".join(f.rule for f in turn.findings)
     if turn.results:
-        node = replace(node, metrics=_control(turn.results[0].comparisons))
+        node = replace(node, metrics=control(turn.results[0].comparisons))
     yield replace(node, tags={**node.tags, "findings": findings or "none"})
     yield from _trials(record, node, turn.baseline, turn.baseline, turn.seeds)
 
@@ -178,7 +147,7 @@ def _arms(
             node = replace(
                 node,
                 status="FINISHED",
-                metrics=_effect(compared[arm.name], result.comparisons),
+                metrics=effect(compared[arm.name], result.comparisons),
                 tags={**node.tags, **_verdict(verdicts.get(arm.name), page)},
             )
         yield node
@@ -197,11 +166,11 @@ def _confirmation(record: Record, turn: Round) -> Iterator[Node]:
         name=f"{label} confirmation of {asked.arm.name}",
         status="FINISHED",
         tags={"verdict": said, "reason": asked.reason},
-        metrics=_effect(asked.comparisons.arms[0], asked.comparisons),
+        metrics=effect(asked.comparisons.arms[0], asked.comparisons),
     )
     yield top
     sides = (
-        ("baseline", asked.baseline, _control(asked.comparisons)),
+        ("baseline", asked.baseline, control(asked.comparisons)),
         (asked.arm.name, asked.arm, top.metrics),
     )
     for number, (name, arm, values) in enumerate(sides, start=1):
@@ -248,56 +217,10 @@ def _trials(
             end=outcome.started + outcome.seconds if outcome.started else None,
             params=_params(arm.overrides, baseline.overrides) | {"seed": str(trial.seed)},
             tags=tags,
-            metrics=_last_values(outcome, None if with_test else metric),
+            metrics=last_values(outcome, None if with_test else metric),
             trial=trial if outcome.status.is_result else None,
             with_test=with_test,
         )
-
-
-def _last_values(outcome: Outcome, metric: Metric | None) -> dict[str, float]:
-    """What the trial logged last, without the test split of `metric`; and what it cost."""
-    kept = {k: v for k, v in outcome.metrics.items() if metric is None or not is_test(k, metric)}
-    return {k: v for k, v in kept.items() if math.isfinite(v)} | {"seconds": outcome.seconds}
-
-
-def is_test(name: str, metric: Metric) -> bool:
-    """Whether `name` was measured on the test split."""
-    return name == metric.test_name or name.startswith("test/")
-
-
-def _effect(c: Comparison, comparisons: Comparisons) -> dict[str, float]:
-    """An arm's statistics under names of their own; difference = arm - baseline, not oriented."""
-    metric = comparisons.metric
-    sign = 1.0 if metric.direction is Direction.MAX else -1.0
-    ends = sorted((sign * c.interval.low, sign * c.interval.high))
-    p = c.p_better if c.mean_difference >= 0 else c.p_worse
-    values = {
-        f"{metric.name}.mean": c.mean,
-        f"{metric.name}.sd": c.sd,
-        f"{metric.name}.difference": sign * c.mean_difference,
-        f"{metric.name}.ci_low": ends[0],
-        f"{metric.name}.ci_high": ends[1],
-        f"{metric.name}.p_adjusted": p,
-        "n": float(c.n_pairs),
-        "diverged": float(c.n_diverged),
-    }
-    return _readable(values)
-
-
-def _control(comparisons: Comparisons) -> dict[str, float]:
-    """The baseline's statistics."""
-    name = comparisons.metric.name
-    values = {
-        f"{name}.mean": comparisons.baseline_mean,
-        f"{name}.sd": comparisons.baseline_sd,
-        "n": float(comparisons.baseline_n),
-    }
-    return _readable(values)
-
-
-def _readable(values: Mapping[str, float]) -> dict[str, float]:
-    """Four digits, as MLflow prints every one of them; the record keeps the exact numbers."""
-    return {k: float(f"{v:.4g}") for k, v in values.items() if math.isfinite(v)}
 
 
 def _verdict(verdict: Verdict | None, page: Page | None) -> dict[str, str]:
@@ -330,34 +253,3 @@ def _with_page(node: Node, page: Page | None) -> Node:
         columns=page.columns,
         rows=page.rows,
     )
-
-
-def _spanned(nodes: list[Node]) -> tuple[Node, ...]:
-    """Give each parent the span of what lies below it, and siblings starts in reading order.
-
-    MLflow nests runs only when they are sorted by their start, so the start is the order: trials
-    that began at the same time on two workers must not swap their arms.
-    """
-    spans = {n.id: (n.start, n.end) for n in nodes}
-    for node in reversed(nodes):  # children come after parents
-        start, end = spans[node.id]
-        if node.parent is not None:
-            first, last = spans[node.parent]
-            spans[node.parent] = (_least(first, start), _most(last, end))
-    latest: dict[str, float] = {}
-    placed = []
-    for node in nodes:
-        start, end = spans[node.id]
-        if start is not None and node.parent is not None and node.trial is None:
-            start = max(start, latest.get(node.parent, 0.0) + 0.001)
-            latest[node.parent] = start
-        placed.append(replace(node, start=start, end=end))
-    return tuple(placed)
-
-
-def _least(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else min(a, b)
-
-
-def _most(a: float | None, b: float | None) -> float | None:
-    return b if a is None else a if b is None else max(a, b)

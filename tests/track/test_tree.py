@@ -8,7 +8,8 @@ import pytest
 
 from orchestrator import report
 from orchestrator.nouns import Direction, Page, Status
-from orchestrator.track.tree import Node, tree
+from orchestrator.track.node import Node
+from orchestrator.track.tree import tree
 from tests import records
 
 
