@@ -84,10 +84,15 @@ class Buffer:
         )
 
     def flush(self) -> None:
-        """Write all rows and forget them; one transfer from the device for all of them."""
+        """Write all rows and forget them; one transfer from the device for all of them.
+
+        A forked child (a data loader's worker) has a copy of the rows, and does not write them.
+        """
         steps, layers, logged = self.steps, self.layers, self.logged
         self.steps, self.layers, self.logged, self.tensors = [], [], [], 0
         self.flushed_at = time.perf_counter()
+        if os.getpid() != self.process:
+            return
         held: list[Value] = [value for row in steps for value in (*row.lr, *row.norms)]
         held += [norms for _, m in layers for norms in (m.gradients, m.parameters, m.updates)]
         held += [value for _, _, value in logged]
@@ -101,9 +106,9 @@ class Buffer:
         self.writer.amend(self.facts)
 
     def close(self) -> None:
-        """Write what is left, and the facts into the header; a forked child's copy does not."""
+        """Write what is left, and make it last."""
+        self.flush()
         if os.getpid() == self.process:
-            self.flush()
             self.writer.close(self.facts)
 
     def _write_steps(self, rows: Sequence[StepRow], read: _Read) -> None:

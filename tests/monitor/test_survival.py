@@ -72,8 +72,10 @@ def test_a_program_that_fails_is_recorded_to_its_end(tmp_path):
 def test_a_forked_child_writes_nothing(tmp_path):
     body = """
     train(30)
+    monitor._recorder._buffer.flush()
     child = os.fork()
     if child == 0:
+        train(10)
         sys.exit(0)
     assert os.waitpid(child, 0)[1] == 0
     """
