@@ -154,7 +154,7 @@ class _Loop:
         if not self._affordable(arms, planned.seeds):
             return None, f"the budget is spent (budget.trials={self.campaign.budget.trials})"
         self._trials(
-            f"{len(arms)} arms x {len(planned.seeds)} seeds",
+            f"{len(arms)} arm{'s' if len(arms) > 1 else ''} x {len(planned.seeds)} seeds",
             [planned.baseline, *arms],
             planned.seeds,
         )
