@@ -75,10 +75,11 @@ def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
 
 
 def _adopted(record: Record) -> str:
+    """What was adopted in one line, or that nothing was; empty while the campaign goes on."""
     asked = [r.confirmation for r in record.rounds if r.confirmation and r.confirmation.adopted]
     if not asked:
         return "nothing adopted" if record.ending else ""
-    return "adopted " + ", ".join(f"{key}={value}" for key, value in asked[-1].arm.overrides)
+    return "adopted " + ", ".join(a.arm.name for a in asked)
 
 
 def _headline(record: Record) -> Iterator[Node]:

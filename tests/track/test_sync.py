@@ -135,7 +135,7 @@ def test_an_ablation_shows_table_plots_page_and_description(shown: Shown) -> Non
 def test_the_campaign_shows_headline_report_and_data(shown: Shown) -> None:
     run = shown.runs["campaign digits-overfitting"]
     assert run.data.metrics["test/loss.difference"] < 0
-    assert run.data.tags["verdict"] == "adopted optimizer.weight_decay=0.1"
+    assert run.data.tags["verdict"] == "adopted weight_decay=0.1"
     assert "report/report.html" in shown.artifacts(run.info.run_name, "report")
     (dataset,) = run.inputs.dataset_inputs
     assert dataset.dataset.name == "digits, 300 training images"
