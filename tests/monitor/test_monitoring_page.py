@@ -1,0 +1,64 @@
+"""docs/monitoring.md: its programs run, and its table has every name that is recorded."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from plain_record import batches, mlp
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+import orchestrator
+from orchestrator.telemetry import read
+
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_its_programs_run(tmp_path, monkeypatch, program):
+    monkeypatch.setenv("ORCHESTRATOR_TRIAL_FOLDER", str(tmp_path))
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loader = [micro[0] for micro in batches(8)]
+    names = {
+        "orchestrator": orchestrator,
+        "F": functional,
+        "DataLoader": DataLoader,
+        "model": model,
+        "optimizer": optimizer,
+        "loader": loader,
+        "data": loader,
+        "seed": 0,
+        "loss": functional.cross_entropy(model(loader[0][0]), loader[0][1]),
+        "evaluate": lambda _: 0.5,
+    }
+    if "watch" not in program:
+        names["monitor"] = orchestrator.watch(model, optimizer)
+    exec(program, names)
+    names["monitor"].close()
+    if "for inputs" not in program and "enumerate" not in program:
+        return
+    telemetry = read(tmp_path)
+    assert len(telemetry["train/loss"]) == telemetry.header["steps"] == len(telemetry["grad_norm"])
+
+
+def test_its_table_has_every_name(tmp_path):
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    monitor = orchestrator.watch(model, optimizer, folder=tmp_path)
+    for ((x, y),) in batches(3):
+        optimizer.zero_grad()
+        functional.cross_entropy(model(x), y).backward()
+        monitor.clip_grad_norm_(1.0)
+        optimizer.step()
+    monitor.close()
+    telemetry = read(tmp_path)
+    for name, series in telemetry.series.items():
+        quantity, _, layer = name.partition("/")
+        row = re.search(rf"\n\|[^|]*`{quantity}{'/<layer>' if layer else ''}`.*", PAGE)
+        assert row, name
+        assert series.unit in row[0].split("|")[3]
+    for fact in telemetry.header:
+        assert f"`{fact}`" in PAGE
