@@ -1,6 +1,7 @@
 """A training that takes milliseconds: curves by formula, noise by seed, recorded as by a monitor.
 
-Overfits unless there is dropout; diverges with lr > 1; `decoy` is wired to nothing; `fault` makes named seeds misbehave.
+Overfits unless there is dropout; diverges with lr > 1; `decoy` is wired to nothing;
+`fault` makes named seeds misbehave.
 """
 
 import os
