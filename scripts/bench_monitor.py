@@ -1,4 +1,4 @@
-"""What the monitor costs: CPU time of a training step, as a ratio to the bare loop's.
+"""What the monitor costs: CPU time of a training step, as a ratio to the bare loop's; and a store.
 
     python scripts/bench_monitor.py [rounds]
 
@@ -17,10 +17,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from orchestrator.monitor import Monitor, watch
+from orchestrator.telemetry import Writer, read, signals
 
 BLOCK = 20  # steps
 LIMIT = 1.0  # max_norm
@@ -109,11 +111,40 @@ def bench(name: str, build: Callable[[], tuple[nn.Module, Tensor, Tensor]], roun
                 variant.monitor.close()
 
 
+def store(steps: int = 1_000_000, layers: int = 100, every: int = 100, chunk: int = 500) -> None:
+    """Seconds to write and to read a long trial, in the chunks that the monitor writes."""
+    rng = np.random.default_rng(0)
+    names = [f"blocks.{i}.weight" for i in range(layers)]
+    columns = ("lr", "grad_norm", "clip_coefficient", "max_norm", "step_seconds")
+    quantities = ("grad_norm", "param_norm", "update_ratio")
+    values = rng.random(chunk)
+    grid = rng.random((chunk // every, layers)).astype(np.float32)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        began = time.perf_counter()
+        writer = Writer(folder, {})
+        for first in range(0, steps, chunk):
+            at = np.arange(first, first + chunk)
+            writer.write_steps(at, dict.fromkeys(columns, values))
+            writer.write_layers(at[::every], names, dict.fromkeys(quantities, grid))
+            writer.write_logged(at, ["train/loss"] * chunk, values)
+        writer.close({})
+        written = time.perf_counter()
+        telemetry = read(folder)
+        was_read = time.perf_counter()
+        signals(telemetry)
+        size = sum(path.stat().st_size for path in folder.iterdir()) / 2**20
+        print(f"\nstore, {steps:,} steps, {layers} layers every {every}: {size:.0f} MiB")
+        print(f"  write {written - began:.1f} s, read {was_read - written:.1f} s", end=", ")
+        print(f"signals {time.perf_counter() - was_read:.1f} s")
+
+
 def main() -> None:
     torch.set_num_threads(1)
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     bench("MLP 784-256-256-10, batch 128", mlp, rounds)
     bench("transformer, 4 layers, d 128, 16 x 64 tokens", transformer, rounds // 3)
+    store()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
 from orchestrator.nouns import Floats, Ints, Series, Signal, Telemetry
 
@@ -154,15 +155,17 @@ def loss_spike_steps(telemetry: Telemetry) -> Ints:
     if "train/loss" not in telemetry or len(telemetry["train/loss"]) < _WINDOW + 3:
         return np.empty(0, dtype=np.int64)
     loss = np.nan_to_num(telemetry["train/loss"].values, nan=np.inf)
-    level, mad, highest = (recent[:-2] for recent in _recent(loss))  # [n - 52]
-    threes = np.lib.stride_tricks.sliding_window_view(loss[_WINDOW:], 3)  # [n - 52, 3]
-    with np.errstate(invalid="ignore"):  # inf - inf, where the loss has diverged for good
-        far = np.maximum(
-            6 * np.maximum(1.4826 * mad, 0.01 * np.abs(level)), 1.5 * (highest - level)
-        )
-        jumps = np.flatnonzero(np.median(threes, axis=1) - level > far)
+    windows = np.lib.stride_tricks.sliding_window_view(loss, _WINDOW)[:-3]  # [n - 52, 50]
+    threes = np.median(np.lib.stride_tricks.sliding_window_view(loss[_WINDOW:], 3), axis=1)
+    highest = windows.max(axis=1)
+    above = np.flatnonzero(threes > highest)  # the others cannot be, and medians are slow
+    level, mad = _recent(windows, above)
+    spread = np.maximum(1.4826 * mad, 0.01 * np.abs(level))
+    far = np.maximum(6 * spread, 1.5 * (highest[above] - level))
+    jumps = above[threes[above] - level > far]
     first = np.diff(jumps, prepend=-_WINDOW - 1) > _WINDOW
-    return telemetry["train/loss"].steps[_WINDOW + jumps[first]]
+    steps: Ints = telemetry["train/loss"].steps[_WINDOW + jumps[first]]
+    return steps
 
 
 @_signal("count")
@@ -174,7 +177,10 @@ def grad_spikes(telemetry: Telemetry) -> float | None:
     if "grad_norm" not in telemetry or len(telemetry["grad_norm"]) <= _WINDOW:
         return None
     norm = telemetry["grad_norm"].values
-    return float(np.sum(norm[_WINDOW:] > 10 * _recent(norm)[0]))
+    windows = np.lib.stride_tricks.sliding_window_view(norm, _WINDOW)[:-1]  # [n - 50, 50]
+    above = np.flatnonzero(norm[_WINDOW:] > 10 * windows.min(axis=1))
+    level, _ = _recent(windows, above)
+    return float(np.sum(norm[_WINDOW:][above] > 10 * level))
 
 
 @_signal("s")
@@ -196,17 +202,16 @@ def _median(parts: list[Floats]) -> float | None:
     return float(np.median(values)) if len(values) else None
 
 
-def _recent(values: Floats) -> Floats:
-    """Median, MAD and maximum of the 50 values before each but the first 50: [3, n - 50]."""
-    windows = np.lib.stride_tricks.sliding_window_view(values, _WINDOW)[:-1]
-    result = np.empty((3, len(windows)))
-    with np.errstate(invalid="ignore"):  # inf - inf
-        for start in range(0, len(windows), _BLOCK):
-            block = windows[start : start + _BLOCK]
-            level = np.median(block, axis=1)
-            mad = np.median(np.abs(block - level[:, None]), axis=1)
-            result[:, start : start + _BLOCK] = level, mad, np.max(block, axis=1)
-    return result
+def _recent(windows: Floats, rows: npt.NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Median [k] and MAD [k] of k `rows` of `windows` [n, 50]."""
+    level, mad = np.empty(len(rows)), np.empty(len(rows))
+    for start in range(0, len(rows), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        values = windows[rows[part]]
+        level[part] = np.median(values, axis=1)
+        with np.errstate(invalid="ignore"):  # inf - inf
+            mad[part] = np.median(np.abs(values - level[part, None]), axis=1)
+    return level, mad
 
 
 def _share(series: Series, share: float) -> int:

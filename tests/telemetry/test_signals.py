@@ -137,6 +137,8 @@ def test_gradient_spikes_are_far_above_the_running_median(rng):
     assert value("grad_spikes", grad_norm=series(norm)) == 0
     norm[[100, 250, 251]] = (20, 15, np.inf)
     assert value("grad_spikes", grad_norm=series(norm)) == 3
+    norm[260:] = np.inf
+    assert value("grad_spikes", grad_norm=series(norm)) == 3 + 24  # until inf is the median
 
 
 def test_gradient_spikes_match_the_plain_definition(rng):
