@@ -8,7 +8,6 @@ from orchestrator.diagnose.curves import (
     LARGE_UPDATE,
     finite,
     is_tiny,
-    total_steps,
     update_ratio,
 )
 from orchestrator.diagnose.progress import progress
@@ -17,6 +16,7 @@ from orchestrator.nouns import Finding, Telemetry
 
 ALWAYS = 0.9
 DEEP = 0.05
+FEWEST = 20  # steps that make a share
 SCALE_FREE = (
     "adam",
     "adagrad",
@@ -47,38 +47,31 @@ def high_clip_ratio(telemetry: Telemetry) -> Finding | None:
     a high ratio on a run that learns, as a norm above 1 in 90 % of steps is common in healthy runs.
     """
     name = str(telemetry.header.get("optimizer") or "").lower()
-    course = progress(telemetry)
-    if any(part in name for part in SCALE_FREE) or course is None or not course.is_underfit:
+    course, coefficient = progress(telemetry), finite(telemetry["clip_coefficient"])
+    if course is None or not course.is_underfit or len(coefficient) < FEWEST:
         return None
-    coefficient = finite(telemetry["clip_coefficient"])
-    if len(coefficient) < 20:
+    if any(part in name for part in SCALE_FREE):
         return None
-    clipped = float(np.mean(coefficient.values < 1))
-    depth = float(np.median(coefficient.values))
+    clipped, depth = float(np.mean(coefficient.values < 1)), float(np.median(coefficient.values))
     moved = update_ratio(telemetry, 0, course.total).values
     ratio = float(np.median(moved)) if len(moved) else None
     tiny = ratio is not None and is_tiny(ratio, course.total)
     large = ratio is not None and ratio > LARGE_UPDATE
-    deep = depth < DEEP and name != ""
-    if clipped <= ALWAYS or not (tiny or large or deep):
+    if clipped <= ALWAYS or not (tiny or large or (depth < DEEP and name != "")):
         return None
-    evidence: dict[str, float | str] = {
-        "clip_ratio": clipped,
-        "coefficient": depth,
-        "remaining": course.remaining,
-    }
+    evidence: dict[str, float | str] = {"clip_ratio": clipped, "coefficient": depth}
     says = "{clip_ratio:.0%} of steps are clipped, to {coefficient:.2g} of their gradient"
     if ratio is not None:
         evidence["update_ratio"] = ratio
         says += "; updates are {update_ratio:.2g} of the weights"
-    if "max_norm" in telemetry and len(telemetry["max_norm"]):
+    if "max_norm" in telemetry:
         evidence["max_norm"] = float(telemetry["max_norm"].values[-1])
         says += " at max_norm {max_norm:.3g}"
     return Finding(
         rule="high_clip_ratio",
         severity=float(min(1.0, 0.6 + 0.1 * max(0.0, -np.log10(max(depth, 1e-9))))),
         summary=says,
-        steps=(int(coefficient.steps[0]), total_steps(telemetry) - 1),
-        evidence=evidence,
+        steps=(int(coefficient.steps[0]), course.total - 1),
+        evidence=evidence | {"remaining": course.remaining},
         confounders=("a learning rate that is too high", "bad batches", "overflow"),
     )

@@ -16,6 +16,9 @@ HEALTHY_UPDATE = 1e-3
 TINY_UPDATE = 1e-4
 """Update ratios, per step: rows 14 and 15 of docs/diagnosis.md."""
 
+EARLY_STEPS = 60
+"""The steps in which a learning rate that is too high shows, as in row 14."""
+
 SHORT_PATH = 0.3
 """Sum of update ratios below which the weights cannot have moved by more than this share. Ours."""
 
@@ -108,6 +111,17 @@ def update_ratio(telemetry: Telemetry, first: float, last: float) -> Series:
     steps = sorted(columns)
     medians = np.array([np.median(columns[step]) for step in steps], dtype=np.float64)
     return Series(np.array(steps, dtype=np.int64), medians, "1")
+
+
+def early_update_peak(telemetry: Telemetry) -> float:
+    """90th percentile of the update ratio over the first 60 steps; 0 if none was recorded.
+
+    A network that died in the first steps has a median of 0. Skipped steps, of ratio 0, are left
+    out.
+    """
+    early = update_ratio(telemetry, 0, first_step(telemetry) + EARLY_STEPS).values
+    early = early[early > 0]
+    return float(np.quantile(early, 0.9)) if len(early) else 0.0
 
 
 def is_tiny(ratio: float, steps: float) -> bool:

@@ -17,6 +17,15 @@ WIDE_GAP = 0.15
 STALE = 3  # evaluations since the best one
 FEWEST = 5  # evaluations that make a curve
 
+WITH_ACCURACY = (
+    "accuracy on validation is {accuracy_gap:.2f} below train; losses {val_loss:.2g} and "
+    "{train_loss:.2g}, the best validation {evaluations_since_best:.0f} evaluations ago"
+)
+LOSSES_ALONE = (
+    "the validation loss is {rise:.0%} above its best, {best:.3g}, of "
+    "{evaluations_since_best:.0f} evaluations ago; the train loss fell to {train_loss:.2g}"
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
@@ -53,6 +62,16 @@ class Pair:
         """Median of the last 3 train losses."""
         return float(np.median(self.train[-3:]))
 
+    def evidence(self) -> dict[str, float | str]:
+        """What a finding tells of the losses."""
+        return {
+            "val_loss": self.end_val,
+            "train_loss": self.end_train,
+            "best": self.best_val,
+            "rise": self.end_val / self.best_val - 1,
+            "evaluations_since_best": float(self.age),
+        }
+
 
 @rule(needs=("val/loss", "probe/loss|train/loss"), tells="overfitting from learning")
 def overfitting(telemetry: Telemetry) -> Finding | None:
@@ -78,29 +97,15 @@ def overfitting(telemetry: Telemetry) -> Finding | None:
     gap, margin = _accuracy_gap(pair)
     if gap is None:
         fires, strength = _leaves_train_behind(pair, telemetry), pair.end_val / pair.best_val - 1
-        says = "the validation loss is {rise:.0%} above its best, {best:.3g}, of "
-        says += "{evaluations_since_best:.0f} evaluations ago; the train loss fell to "
-        says += "{train_loss:.2g}"
     else:
-        stale = pair.age >= STALE or gap > WIDE_GAP + margin
-        fires = gap > GAP + margin and pair.end_val > 3 * pair.end_train and stale
-        fires, strength = fires and not _wide_from_the_start(pair), gap / 0.3
-        says = "accuracy on validation is {accuracy_gap:.2f} below train; losses {val_loss:.2g} "
-        says += "and {train_loss:.2g}, the best validation {evaluations_since_best:.0f} "
-        says += "evaluations ago"
+        fires, strength = _gapes(pair, gap, margin), gap / 0.3
     if not fires:
         return None
-    evidence: dict[str, float | str] = {
-        "val_loss": pair.end_val,
-        "train_loss": pair.end_train,
-        "best": pair.best_val,
-        "rise": pair.end_val / pair.best_val - 1,
-        "evaluations_since_best": float(pair.age),
-    }
+    evidence = pair.evidence()
     return Finding(
         rule="overfitting",
         severity=float(min(1.0, 0.4 + 0.6 * strength)),
-        summary=says,
+        summary=LOSSES_ALONE if gap is None else WITH_ACCURACY,
         steps=(int(pair.steps[pair.best]), int(pair.steps[-1])),
         evidence=evidence | ({} if gap is None else {"accuracy_gap": gap}),
         confounders=("a validation set of another kind", "labels that are wrong in training"),
@@ -162,6 +167,13 @@ def _accuracy_gap(pair: Pair) -> tuple[float | None, float]:
     p = (reached * n + 2) / (n + 4)  # Agresti & Coull 1998: defined at 0 and 1
     gap = float(np.median(train[-3:])) - reached
     return gap, 2 * float(np.sqrt(p * (1 - p) / n))
+
+
+def _gapes(pair: Pair, gap: float, margin: float) -> bool:
+    """The verdict where validation accuracy is known: see `overfitting`."""
+    stale = pair.age >= STALE or gap > WIDE_GAP + margin
+    wide = gap > GAP + margin and pair.end_val > 3 * pair.end_train
+    return wide and stale and not _wide_from_the_start(pair)
 
 
 def _still_rising(accuracy: Floats | None) -> bool:

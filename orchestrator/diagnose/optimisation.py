@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from orchestrator.diagnose.curves import (
+    HEALTHY_UPDATE,
     SHORT_PATH,
     TINY_UPDATE,
     active_span,
+    early_update_peak,
     finite,
     is_tiny,
     trend,
@@ -72,7 +74,8 @@ def learning_rate_too_low(telemetry: Telemetry) -> Finding | None:
     the weights cannot have moved by more than that share (ours); on an underfit run that lost
     nothing of its pace: over the last third it still fell at half its mean pace, or it never left
     the start (90 %), or the weights moved by less than 0.3 % in all. Excluded: warm-up and cosine
-    tail (half peak), small steps on purpose, as in fine-tuning, which slow down; what converged.
+    tail (half peak), small steps on purpose, as in fine-tuning, which slow down; what converged;
+    a network that died, whose first 60 steps were not small.
     """
     course = progress(telemetry)
     if course is None or not course.is_underfit:
@@ -84,7 +87,8 @@ def learning_rate_too_low(telemetry: Telemetry) -> Finding | None:
     ratio = float(np.median(moved))
     path = ratio * (last - first)
     settles = path > STANDSTILL and course.remaining < 0.9 and course.late_pace < 0.5
-    if settles or not is_tiny(ratio, last - first):
+    died = early_update_peak(telemetry) > HEALTHY_UPDATE
+    if died or settles or not is_tiny(ratio, last - first):
         return None
     return Finding(
         rule="learning_rate_too_low",
@@ -115,18 +119,15 @@ def plateau(telemetry: Telemetry) -> Finding | None:
     active = (course.steps >= first) & (course.steps < last + 1)
     steps, losses = course.steps[active], course.losses[active]
     window = max(5, len(steps) // 3)
-    if len(steps) < max(8, window):
+    if len(steps) < 8:
         return None
     line = trend(steps[-window:], losses[-window:])
     level = float(np.median(losses[-window:]))
     if line.t < -2 or 2 * line.error - line.change > 0.1 * abs(level):
         return None
     moved = update_ratio(telemetry, steps[-window], last).values
-    evidence: dict[str, float | str] = {
-        "level": level,
-        "remaining": course.remaining,
-        "change": line.change / level,
-    }
+    change, evidence = line.change / level, dict[str, float | str]()
+    evidence |= {"level": level, "remaining": course.remaining, "change": change}
     says = "the train loss stays at {level:.3g}, {remaining:.0%} of its start ({change:+.1%})"
     if len(moved):
         evidence["update_ratio"] = float(np.median(moved))

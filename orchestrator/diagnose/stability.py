@@ -7,18 +7,17 @@ import numpy as np
 from orchestrator.diagnose.curves import (
     LARGE_UPDATE,
     active_span,
+    early_update_peak,
     finite,
     first_step,
     running_median,
     total_steps,
-    update_ratio,
 )
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
 from orchestrator.telemetry.signals import early_update_ratio, loss_spike_steps
 
-EARLY_STEPS = 60
 PEAK = 5.0
 DOUBLED = 2.0
 
@@ -47,35 +46,41 @@ def instability(telemetry: Telemetry) -> Finding | None:
     steps that were skipped, matrices that start at zero, single outlying batches.
     """
     course = progress(telemetry)
-    loss = telemetry["train/loss" if "train/loss" in telemetry else "probe/loss"].values
-    known, diverged = loss[np.isfinite(loss)], not np.isfinite(loss[-1])
-    start = course.start if course else float(known[0]) if len(known) else 0.0
-    if start <= 0 or not len(known):
+    series = telemetry["train/loss" if "train/loss" in telemetry else "probe/loss"]
+    loss, diverged = finite(series), not np.isfinite(series.values[-1])
+    start = course.start if course else float(loss.values[0]) if len(loss) else 0.0
+    if start <= 0 or not len(loss):
         return None
-    smoothed = running_median(known, min(5, len(known)))
-    early = update_ratio(telemetry, 0, first_step(telemetry) + EARLY_STEPS).values
-    early = early[early > 0]
-    peak = float(np.max(smoothed)) / start
-    ratio = float(np.quantile(early, 0.9)) if len(early) else 0.0
+    smoothed = running_median(loss.values, min(5, len(loss))) / start
+    peak, ratio = float(np.max(smoothed)), early_update_peak(telemetry)
     harmed = diverged or (course is not None and not course.is_learned)
     underfit = diverged or (course is not None and course.is_underfit)
-    forgotten = course is not None and course.is_forgotten and harmed
-    at_once = ratio > LARGE_UPDATE and (underfit or peak > DOUBLED)
-    if not (at_once or forgotten or (peak > PEAK and harmed)):
+    begins = int(loss.steps[np.argmax(smoothed > PEAK)])
+    if ratio > LARGE_UPDATE and (underfit or peak > DOUBLED):
+        begins = first_step(telemetry)
+    elif course is not None and course.is_forgotten and harmed and peak <= PEAK:
+        begins = int(course.steps[np.argmin(course.losses)])
+    elif peak <= PEAK or not harmed:
         return None
+    return _unstable(telemetry, begins, start, peak, ratio)
+
+
+def _unstable(
+    telemetry: Telemetry, begins: int, start: float, peak: float, ratio: float
+) -> Finding:
+    """The finding, in the words that its numbers ask for."""
     evidence: dict[str, float | str] = {"peak": peak, "start": start}
-    begins, says = first_step(telemetry), []
+    says = []
     if peak > DOUBLED:
         says.append("the train loss peaked at {peak:.3g} times its start of {start:.3g}")
-    if len(early):
+    if ratio > 0:
         evidence["early_update_peak"] = ratio
         evidence["early_update_ratio"] = early_update_ratio(telemetry) or 0.0
         says.append("early updates reached {early_update_peak:.2g} of the weights (healthy: 1e-3)")
+    course = progress(telemetry)
     if course is not None:
         evidence |= {"best": float(np.min(course.losses)), "end": course.end}
         says.append("the train loss went from {start:.3g} to {end:.3g}, its best was {best:.3g}")
-    if course is not None and not at_once and peak <= PEAK:
-        begins = int(course.steps[np.argmin(course.losses)])
     excess = max(peak / PEAK, ratio / LARGE_UPDATE, 1.0)
     return Finding(
         rule="instability",
@@ -105,16 +110,7 @@ def loss_spikes(telemetry: Telemetry) -> Finding | None:
     course = progress(telemetry)
     if course is None or course.start <= 0:
         return None
-    loss = finite(telemetry["train/loss"])
-    begin, _ = active_span(telemetry, 0.5)
-    found: dict[int, float] = {}
-    for step in loss_spike_steps(telemetry).tolist():
-        at = int(np.searchsorted(loss.steps, step))
-        before, after = loss.values[max(0, at - 50) : at], loss.values[at : at + 20]
-        if step >= begin and len(before) and len(after) >= 3:
-            height = float(np.max(running_median(after, 3)) - np.median(before))
-            if height >= 0.1 * course.start:
-                found[step] = height
+    found = _high_spikes(telemetry, 0.1 * course.start)
     if len(found) < 3 and max(found.values(), default=0.0) < 5 * course.start:
         return None
     evidence: dict[str, float | str] = {
@@ -135,6 +131,21 @@ def loss_spikes(telemetry: Telemetry) -> Finding | None:
         evidence=evidence,
         confounders=("bad batches", "a new data shard", "a change of the learning rate"),
     )
+
+
+def _high_spikes(telemetry: Telemetry, least: float) -> dict[int, float]:
+    """Step and height of every spike that is at least so high; heights are medians of 3 losses."""
+    loss = finite(telemetry["train/loss"])
+    begin, _ = active_span(telemetry, 0.5)
+    found: dict[int, float] = {}
+    for step in loss_spike_steps(telemetry).tolist():
+        at = int(np.searchsorted(loss.steps, step))
+        before, after = loss.values[max(0, at - 50) : at], loss.values[at : at + 20]
+        if step >= begin and len(before) and len(after) >= 3:
+            height = float(np.max(running_median(after, 3)) - np.median(before))
+            if height >= least:
+                found[step] = height
+    return found
 
 
 def _norm_before(telemetry: Telemetry, steps: list[int]) -> float | None:
