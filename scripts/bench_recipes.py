@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import resource
 import subprocess
 import sys
 import tempfile
@@ -48,9 +49,9 @@ def run(name: str, folder: Path, tokens: list[str]) -> bool:
     """Run one recipe, print what came out, and tell whether it is what was expected."""
     command = [sys.executable, "-m", "orchestrator", "run", f"conf={RECIPES / name / 'exp.yaml'}"]
     command += [f"folder={folder}", "tracking_uri=null", *tokens]
-    start = time.perf_counter()
+    start, cpu = time.perf_counter(), cpu_seconds()
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    seconds = time.perf_counter() - start
+    seconds, cpu = time.perf_counter() - start, cpu_seconds() - cpu
     if done.returncode != 0:
         print(f"{name}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return False
@@ -59,12 +60,19 @@ def run(name: str, folder: Path, tokens: list[str]) -> bool:
     differing = [key for key, value in wanted.items() if got[key] != value]
     word = "DIFFERS" if differing else "as expected"
     facts = ", ".join(f"{key}: {got[key]}" for key in wanted)
-    print(f"{name}: {word} ({facts}); {len(record.outcomes)} trials in {seconds:.0f} s", flush=True)
+    cost = f"{len(record.outcomes)} trials in {seconds:.0f} s, {cpu:.0f} s of CPU time"
+    print(f"{name}: {word} ({facts}); {cost}", flush=True)
     for key in differing:
         print(f"  {key}: expected {wanted[key]}, obtained {got[key]}")
     if differing:
         print(done.stdout + done.stderr)
     return not differing
+
+
+def cpu_seconds() -> float:
+    """Of all processes that were started and have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def expected(readme: Path) -> dict[str, object]:
