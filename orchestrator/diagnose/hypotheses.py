@@ -76,8 +76,9 @@ TABLE: dict[str, tuple[Row, ...]] = {
     ),
     "learning_rate_too_low": (Row("lr", UP, "early_update_ratio", UP, _FASTER),),
     "schedule_collapse": (
-        Row("schedule", EITHER, "loss_drop", UP, "training goes on to the end of the budget"),
-        Row("lr", EITHER, "loss_drop", UP, "more is learned before the rate is gone"),
+        # Not loss_drop: by the first evaluation the rate may be gone, and nothing drops after it.
+        Row("schedule", EITHER, "train_loss", DOWN, "training goes on to the end of the budget"),
+        Row("lr", EITHER, "train_loss", DOWN, "more is learned before the rate is gone"),
     ),
     "instability": (
         Row("lr", DOWN, "early_update_ratio", DOWN, "early updates are tamed", when=_large_early),

@@ -18,6 +18,7 @@ FEWEST = 50
 WINDOW = 51
 STABLE_SHARE = 0.6
 FIRST_STEPS = 20
+BREAKS = 10.0
 
 
 def thresholds(norms: Floats) -> tuple[float, ...]:
@@ -47,16 +48,22 @@ def unclipped_norms(telemetries: Sequence[Telemetry]) -> Floats | None:
     """The norms that thresholds are taken from, of all trials together; None if none recorded any.
 
     The last 60 % of a trial whose loss fell: past the ramp, and each seed with its own drift. Of a
-    trial that did not learn only the first 20 steps, before it broke: a dead network has a quiet
-    norm that means nothing (check 7).
+    trial that did not learn only the first 20 steps, and of these what came before a norm of 10x
+    the first: a network that broke has norms that mean nothing, quiet or not (check 7).
     """
     parts = []
     for telemetry in telemetries:
         if "grad_norm" in telemetry:
             norms = telemetry["grad_norm"].values
             late = norms[int((1 - STABLE_SHARE) * len(norms)) :]
-            parts.append(late if _learned(telemetry) else norms[:FIRST_STEPS])
+            parts.append(late if _learned(telemetry) else _before_it_broke(norms))
     return np.concatenate(parts) if parts else None
+
+
+def _before_it_broke(norms: Floats) -> Floats:
+    first = norms[:FIRST_STEPS]
+    broken = np.flatnonzero(~(first <= BREAKS * first[:1]))  # NaN too
+    return first[: broken[0]] if len(broken) else first
 
 
 def _learned(telemetry: Telemetry) -> bool:

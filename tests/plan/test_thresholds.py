@@ -62,3 +62,10 @@ def test_norms_come_from_the_first_steps_of_a_run_that_broke():
     flat = np.full(1000, 2.3)
     assert unclipped_norms([telemetry(dying, flat)]).tolist() == [3.0] * 20
     assert unclipped_norms([]) is None
+
+
+def test_norms_end_where_a_run_blew_up():
+    torn = np.concatenate([[1.0, 2.0, 50.0, 1e6, np.nan], np.full(995, 1e-6)])
+    flat = np.full(1000, 2.3)
+    assert unclipped_norms([telemetry(torn, flat)]).tolist() == [1.0, 2.0]
+    assert thresholds(unclipped_norms([telemetry(torn, flat)] * 5)) == ()
