@@ -89,9 +89,9 @@ class Probe:
 def norms(tensors: list[Tensor]) -> Tensor:
     """Euclidean norm of each of `tensors` [n], in single precision at least."""
     with torch.no_grad():
-        kinds = {(t.dtype, t.device) for t in tensors}
-        if len(kinds) == 1:
-            with contextlib.suppress(NotImplementedError):  # for sparse gradients
+        if len({t.dtype for t in tensors}) == 1:
+            # Refused for sparse gradients and for several devices.
+            with contextlib.suppress(RuntimeError):
                 return torch.stack(torch._foreach_norm(tensors, 2, _precision(tensors[0])))
         dense = [t.coalesce().values() if t.is_sparse else t for t in tensors]
         each = [torch.linalg.vector_norm(t, dtype=_precision(t)) for t in dense]

@@ -219,9 +219,8 @@ def _has_gradients_later(
     optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> bool:
     """Whether `step` makes its gradients (in a closure) or unscales them (fused, GradScaler)."""
-    closure = [*args[1:], kwargs.get("closure")]
-    has_closure = any(argument is not None for argument in closure)
-    return has_closure or getattr(optimizer, "grad_scale", None) is not None
+    closure = args[1] if len(args) > 1 else kwargs.get("closure")
+    return closure is not None or getattr(optimizer, "grad_scale", None) is not None
 
 
 def _steps_taken(optimizer: Optimizer) -> int:
