@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 RECIPES = sorted(path.parent for path in (ROOT / "recipes").glob("*/exp.yaml"))
-QUICK = ["digits-null", "digits-overfitting", "digits-clip-too-tight"]
+QUICK = ["digits-null", "digits-clip-too-tight"]  # digits-overfitting: tests/test_readme.py
 
 
 def orchestrator(verb: str, *tokens: str, cwd: Path = ROOT) -> str:
