@@ -168,7 +168,7 @@ def test_an_arm_that_lives_where_the_baseline_always_diverges_is_adopted(exp):
 def test_mlflow_that_does_not_answer_stops_nothing_and_is_fed_later(exp):
     said = run(exp, "train.config.dropout=0.5", "tracking_uri=http://127.0.0.1:9")
     assert "warning" in said
-    assert "`report` feeds MLflow later" in said
+    assert "report feeds MLflow later" in said
     uri = f"sqlite:///{exp.parent}/later.db"
     conf, folder = f"conf={exp}", f"folder={exp.parent / 'campaign'}"
     assert "workflowType" in orchestrator(conf, folder, f"tracking_uri={uri}", verb="report")
