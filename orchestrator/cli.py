@@ -21,7 +21,7 @@ DONE, OURS, USER, INTERRUPTED = 0, 1, 2, 130  # exit codes
 EPILOG = """
 tokens:
   conf=PATH                 the campaign file, anywhere on disk
-  key=value                 override any key of it:  protocol.seeds=7  train.config.epochs=3
+  key=value                 override any key of it:  budget.trials=90  train.config.epochs=3
   budget=smoke              choose a config group:   budget=standard|smoke  protocol=standard|quick
   hydra/launcher=NAME       where trials run:        isolated (default), basic, joblib, ...
   hydra.launcher.KEY=VALUE  that launcher's own settings

@@ -74,6 +74,17 @@ class Scale(Enum):
     LINEAR = "linear"
 
 
+class Policy(Enum):
+    """When a screening winner becomes the new baseline.
+
+    PRODUCT: once fresh seeds confirm it, so that each adoption is proven. OPTIMISE: at once, as the
+    best of its round, unproven; only the headline then claims anything.
+    """
+
+    PRODUCT = "product"
+    OPTIMISE = "optimise"
+
+
 # --- the question -----------------------------------------------------------------------------
 
 
@@ -145,18 +156,21 @@ class Budget:
 class Protocol:
     """The statistics, fixed before the first trial (docs/statistics.md).
 
-    `alpha` is one-sided per direction, family-wise over the arms of an ablation; `max_ablations`
-    is H of the product rule; `seeds`, `confirm_seeds` and `headline_seeds` are numbers of seeds
-    per arm.
+    `alpha` is one-sided per direction, family-wise over the arms of an ablation and over all its
+    `looks`: the ascending numbers of seeds per arm at which it is judged (one number: a fixed
+    design). `max_ablations` is H of the product rule; `confirm_seeds` and `headline_seeds` are
+    numbers of seeds per arm, `confirm_seeds` None where each confirmation takes as many as the
+    screened gain needs.
     """
 
     alpha: float
-    seeds: int
-    confirm_seeds: int
+    looks: tuple[int, ...]
+    confirm_seeds: int | None
     headline_seeds: int
     max_ablations: int
     max_hypotheses: int
     first_seed: int = 0
+    policy: Policy = Policy.PRODUCT
 
     @property
     def alpha_screen(self) -> float:
@@ -304,7 +318,12 @@ class Ablation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The ablations of a round with all that verdicts depend on, fixed before the first trial."""
+    """The ablations of a round with all that verdicts depend on, fixed before the first trial.
+
+    `seeds` are those of the last look, of which the look at n takes the first n; `looks` empty
+    means one look at all of them. `confirm_seeds` are the most a confirmation may take,
+    `confirm_from` the fewest (0: all of them).
+    """
 
     round: int
     baseline: Arm
@@ -315,6 +334,8 @@ class Plan:
     alpha_screen: float
     test: str = "guarded block Dunnett"
     notes: tuple[str, ...] = ()
+    looks: tuple[int, ...] = ()
+    confirm_from: int = 0
 
     def page_of(self, ablation: Ablation) -> str:
         """The name of an ablation's page: rounds may test a factor again under the same name."""
@@ -372,7 +393,8 @@ class Comparison:
     p-values are one-sided and adjusted for the family (step-down); `p_exact_*` are None where the
     exact test cannot be run (incomplete rows, n > 12). NaN marks what is undefined at this n.
     Formulas: docs/statistics.md.
-    `mean` and `sd` are of the arm's own finite runs, in the metric's own direction.
+    `mean` and `sd` are of the arm's own finite runs, in the metric's own direction. `look` is the
+    one (from 1) whose numbers these are: an arm that ended early keeps its last.
     """
 
     arm: str
@@ -398,6 +420,7 @@ class Comparison:
     flags: tuple[str, ...] = ()
     p_diverged: float = 1.0
     sd: float = float("nan")
+    look: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +429,8 @@ class Comparisons:
 
     `nu` is the pooled residual's degrees of freedom (0: nothing pooled), `sigma` its standard
     deviation, `seed_correlation` the intra-class correlation of runs that share a seed.
+    `alpha` is spent over all `looks` (numbers of seeds; empty: one look), of which this is number
+    `look`, from 1; `levels` are the levels of each.
     """
 
     metric: Metric
@@ -422,6 +447,17 @@ class Comparisons:
     arms: tuple[Comparison, ...]
     method: str = "guarded block Dunnett"
     baseline: str = "baseline"
+    looks: tuple[int, ...] = ()
+    levels: tuple[float, ...] = ()
+    look: int = 1
+
+    def level_of(self, arm: Comparison) -> float:
+        """The level of the look whose numbers `arm` has; alpha where one looks once."""
+        return self.levels[arm.look - 1] if self.levels else self.alpha
+
+    def seeds_of(self, arm: Comparison) -> int:
+        """The number of seeds planned for the look whose numbers `arm` has."""
+        return self.looks[arm.look - 1] if self.looks else self.n
 
 
 class Call(Enum):
@@ -447,7 +483,8 @@ class Support(Enum):
 class Verdict:
     """What is said of one arm, why, and what to do next.
 
-    `seeds_needed` is (N, N+) more seeds, or None.
+    `seeds_needed` is (N, N+) more seeds, or None. `is_dropped`: no more seeds were run because a
+    gain worth having had become unlikely; such an arm is always inconclusive.
     """
 
     arm: str
@@ -456,6 +493,19 @@ class Verdict:
     next_act: str
     seeds_needed: tuple[int, int] | None = None
     is_candidate: bool = False
+    is_dropped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one look at an ablation told: all its arms, judged, and those that get more seeds.
+
+    An arm that ended at an earlier look keeps that look's comparison and verdict.
+    """
+
+    comparisons: Comparisons
+    verdicts: tuple[Verdict, ...]
+    going_on: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,6 +538,14 @@ class Confirmation:
 
 
 @dataclass(frozen=True, slots=True)
+class Adoption:
+    """The best arm of a round, adopted without a confirmation (`Policy.OPTIMISE`): unproven."""
+
+    ablation: str
+    arm: Arm
+
+
+@dataclass(frozen=True, slots=True)
 class Headline:
     """Final against original configuration on untouched seeds; the only look at the test split."""
 
@@ -500,7 +558,10 @@ class Headline:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One turn of the loop. What has not happened yet is empty or None."""
+    """One turn of the loop. What has not happened yet is empty or None.
+
+    `seeds` are those the baseline was diagnosed on; `looks` those done, by ablation.
+    """
 
     number: int
     baseline: Arm
@@ -511,6 +572,16 @@ class Round:
     plan: Plan | None = None
     results: tuple[AblationResult, ...] = ()
     confirmation: Confirmation | None = None
+    adoption: Adoption | None = None
+    looks: Mapping[str, tuple[Look, ...]] = field(default_factory=dict)
+
+    @property
+    def adopted(self) -> Arm | None:
+        """The arm that became the next round's baseline, proven or not."""
+        if self.adoption is not None:
+            return self.adoption.arm
+        asked = self.confirmation
+        return asked.arm if asked is not None and asked.adopted else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from itertools import count
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.ledger import FILE, Ledger
 from orchestrator.nouns import (
+    Ablation,
     AblationResult,
+    Adoption,
     Arm,
     Campaign,
     Confirmation,
     Finding,
     Headline,
     Hypothesis,
+    Look,
     Outcome,
     Plan,
     Record,
@@ -99,7 +102,20 @@ def _round(ledger: Ledger, number: int) -> Round:
         confirmation=ledger.get(step(number, "confirmation"), Confirmation)
         if has("confirmation")
         else None,
+        adoption=ledger.get(step(number, "adoption"), Adoption) if has("adoption") else None,
+        looks={a.name: looks_at(ledger, number, a) for a in (plan.ablations if plan else ())},
     )
+
+
+def look_step(number: int, look: int, ablation: Ablation) -> str:
+    """The name of the step of one look (from 1) at an ablation of round `number`."""
+    return step(number, f"look/{look}/{ablation.name}")
+
+
+def looks_at(ledger: Ledger, number: int, ablation: Ablation) -> tuple[Look, ...]:
+    """The looks that were taken at an ablation of round `number`."""
+    names = (look_step(number, look, ablation) for look in count(1))
+    return tuple(ledger.get(n, Look) for n in takewhile(lambda n: n in ledger, names))
 
 
 def _tuple(ledger: Ledger, name: str, kind: type[tuple[T, ...]]) -> tuple[T, ...]:

@@ -90,7 +90,7 @@ def by_launcher(folder: Path, launcher: str, trials: int, workers: int) -> None:
         factors=(),
         metric=Metric("val/loss", Direction.MIN),
         budget=Budget(rounds=1, trials=trials, trial_minutes=5, attempts=1),
-        protocol=Protocol(0.05, 3, 3, 3, 10, 2),
+        protocol=Protocol(0.05, (3,), 3, 3, 10, 2),
         launcher=launcher,
         workers=workers,
     )

@@ -91,7 +91,7 @@ def campaign(folder: Path) -> Campaign:
         budget=Budget(rounds=2, trials=120, trial_minutes=2.0, attempts=2),
         protocol=Protocol(
             alpha=0.05,
-            seeds=5,
+            looks=(5,),
             confirm_seeds=6,
             headline_seeds=6,
             max_ablations=4,

@@ -22,7 +22,7 @@ train:
   config: {dropout: 0.0, decoy: 0.0, seconds: 0.0, fault: {}}
 factors: {dropout: {key: dropout, levels: [0.1, 0.4]}}
 metric: {name: val/loss, direction: min, unit: nat, test: test/loss}
-protocol: {seeds: 4, confirm_seeds: 4, headline_seeds: 4}
+protocol: {looks: [4], confirm_seeds: 4, headline_seeds: 4}
 tracking_uri: null
 workers: 2
 """
@@ -156,7 +156,7 @@ def test_an_arm_that_lives_where_the_baseline_always_diverges_is_adopted(exp):
     text = text.replace(
         "dropout: {key: dropout, levels: [0.1, 0.4]}", "lr: {key: lr, levels: [0.3]}"
     )
-    exp.write_text(text.replace("seeds: 4, confirm_seeds: 4,", "seeds: 5, confirm_seeds: 5,"))
+    exp.write_text(text.replace("looks: [4], confirm_seeds: 4,", "looks: [5], confirm_seeds: 5,"))
     run(exp)
     found = record(exp)
     diverged = {t.seed for t, o in found.of(found.rounds[0].baseline, found.rounds[0].seeds)}
@@ -205,8 +205,8 @@ def test_a_metric_that_is_never_logged_names_the_nearest(exp):
 
 def test_a_folder_that_belongs_to_another_campaign_is_refused_with_the_difference(exp):
     run(exp, "train.config.dropout=0.5")
-    said = run(exp, "train.config.dropout=0.5", "protocol.seeds=5", code=2)
-    assert "protocol.seeds was 4 and is now 5" in said
+    said = run(exp, "train.config.dropout=0.5", "protocol.looks=[5]", code=2)
+    assert "protocol.looks was (4,) and is now (5,)" in said
     (exp.parent / "toy.py").write_text(TOY.read_text() + "\n\nMORE = 1\n")
     assert "training.code" in run(exp, "train.config.dropout=0.5", code=2)
 

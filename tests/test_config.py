@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.config import parse_tokens, read, whereabouts
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Campaign, Direction, Factor
+from orchestrator.nouns import Campaign, Direction, Factor, Policy
 
 GOOD = """
 train:
@@ -45,7 +45,9 @@ def test_a_short_file_gives_a_whole_campaign(exp, tmp_path, monkeypatch):
         Factor("dropout", "model.dropout", 0.0, levels=(0.1, 0.3)),
         Factor("clip", "clip", None),
     )
-    assert read_back.protocol.seeds == 5
+    assert read_back.protocol.looks == (3, 5, 7, 10)
+    assert read_back.protocol.confirm_seeds is None
+    assert read_back.protocol.policy is Policy.PRODUCT
     assert read_back.tracking_uri == f"sqlite:///{tmp_path}/runs/mlflow.db"
 
 
@@ -61,11 +63,20 @@ def test_conf_may_end_in_yml(exp):
 
 
 def test_the_command_line_beats_the_file_and_a_chosen_group_beats_it_too(exp):
-    exp.write_text(GOOD + "protocol: {seeds: 7}\n")
-    assert campaign(f"conf={exp}").protocol.seeds == 7
-    assert campaign(f"conf={exp}", "protocol=quick").protocol.seeds == 3
-    assert campaign(f"conf={exp}", "protocol=quick", "protocol.seeds=4").protocol.seeds == 4
+    exp.write_text(GOOD + "protocol: {looks: [4, 7], policy: optimise}\n")
+    assert campaign(f"conf={exp}").protocol.looks == (4, 7)
+    assert campaign(f"conf={exp}").protocol.policy is Policy.OPTIMISE
+    assert campaign(f"conf={exp}", "protocol=quick").protocol.looks == (3,)
+    fixed = campaign(f"conf={exp}", "protocol=quick", "protocol.looks=[4]")
+    assert fixed.protocol.looks == (4,)
     assert "epochs: 2" in campaign(f"conf={exp}", "train.config.epochs=2").training.config
+
+
+def test_whoever_writes_seeds_in_the_file_is_told_of_looks(exp):
+    exp.write_text(GOOD + "protocol: {seeds: 5}\n")
+    said = complaint(f"conf={exp}")
+    assert "unknown key protocol.seeds (value 5)" in said
+    assert "[5] is a fixed design of 5 seeds" in said
 
 
 def test_launcher_tokens_reach_the_launcher(exp):
@@ -84,7 +95,7 @@ def test_interpolations_of_the_training_stay_its_own(exp):
 def test_several_mistakes_are_told_at_once_each_with_the_nearest_name(exp):
     exp.write_text(
         GOOD.replace("call:", "cal:").replace("direction: min", "direction: mim")
-        + "budgets: {rounds: 1}\nprotocol: {seeds: many}\n"
+        + "budgets: {rounds: 1}\nprotocol: {headline_seeds: many}\n"
     )
     said = complaint(f"conf={exp}")
     for words in ("4 mistakes", "train.cal", "'call'", "mim", "budgets", "'budget'", "many"):
@@ -94,12 +105,12 @@ def test_several_mistakes_are_told_at_once_each_with_the_nearest_name(exp):
 def test_values_that_mean_nothing_are_told_at_once(exp):
     exp.write_text(
         GOOD.replace("lr: optimizer.lr", "lr: optimizer.lrr").replace("[0.1, 0.3]", "[0.0]")
-        + "protocol: {seeds: 1, alpha: 0.7}\nbudget: {trials: 0}\n"
+        + "protocol: {looks: [1], alpha: 0.7}\nbudget: {trials: 0}\n"
     )
     said = complaint(f"conf={exp}")
     for words in ("5 mistakes", "optimizer.lrr", "did you mean 'optimizer.lr'", "levels=[0.0]"):
         assert words in said
-    for words in ("protocol.seeds=1", "protocol.alpha=0.7", "budget.trials=0"):
+    for words in ("protocol.looks=[1]", "protocol.alpha=0.7", "budget.trials=0"):
         assert words in said
 
 
@@ -114,7 +125,13 @@ def test_values_that_mean_nothing_are_told_at_once(exp):
         ("conf=other.yaml", "2 conf="),
         ("metric.delta=-1", "metric.delta"),
         ("workers=0", "workers=0"),
-        ("protocol.seeds=0", "protocol.seeds=0"),
+        ("protocol.looks=[0]", "protocol.looks=[0]: fewer than 3"),
+        ("protocol.looks=[]", "protocol.looks=[] is not an ascending list"),
+        ("protocol.looks=[5,3]", "protocol.looks=[5,3] is not an ascending list"),
+        ("protocol.looks=5", "protocol.looks"),
+        ("protocol.seeds=5", "write protocol.looks"),
+        ("protocol.confirm_seeds=2", "protocol.confirm_seeds=2: fewer than 3"),
+        ("protocol.policy=greedy", "greedy"),
     ],
 )
 def test_a_wrong_token_names_itself(exp, token, words):

@@ -11,12 +11,15 @@ from collections.abc import Sequence
 
 from orchestrator import decide, diagnose, launch, plan, report, track
 from orchestrator.campaign import measured
+from orchestrator.campaign.screen import screen
+from orchestrator.campaign.trials import Trials
 from orchestrator.campaign.views import publish
 from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.ledger import Ledger
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
+    Adoption,
     Arm,
     Campaign,
     Comparisons,
@@ -26,16 +29,17 @@ from orchestrator.nouns import (
     Hypothesis,
     Metric,
     Move,
-    Outcome,
     Overrides,
     Plan,
+    Policy,
     Record,
     Telemetry,
-    Trial,
 )
-from orchestrator.record import ACCIDENT, ENDING, HEADLINE, OUTCOME, TRIAL, assemble, opened, step
+from orchestrator.record import ENDING, HEADLINE, TRIAL, opened, step
 
-N_MIN = 3  # baseline seeds below which nothing can be compared (docs/statistics.md)
+N_MIN = 3
+"""Baseline seeds below which nothing can be compared (docs/statistics.md); while more are to come,
+one accident is borne."""
 
 
 def run(campaign: Campaign, display: report.Display) -> Record:
@@ -56,6 +60,7 @@ class _Loop:
         self.protocol = campaign.protocol
         self.ledger = ledger
         self.display = display
+        self.trials = Trials(campaign, ledger, display)
 
     def run(self) -> Record:
         original = Arm("baseline", (), self._resolve([()])[0])
@@ -66,10 +71,10 @@ class _Loop:
             planned, ending = self._plan(number, baseline, seeds, tried)
             if planned is None:
                 break
-            confirmation, ending = self._test(planned)
+            adopted, ending = self._test(planned)
             tried |= {(a.factor.name, a.hypothesis.move) for a in planned.ablations}
-            if confirmation is not None and confirmation.adopted:
-                baseline = dataclasses.replace(confirmation.arm, name="baseline")
+            if adopted is not None:
+                baseline = dataclasses.replace(adopted, name="baseline")
                 block, tried = number + 1, set()
             self._publish()
             if ending:
@@ -81,26 +86,30 @@ class _Loop:
         ending = self.ledger.once(ENDING, str, lambda: ending)
         self.display.ending(ending)
         self._publish(self.display)
-        return self.record()
+        return self.trials.record()
 
     # --- one turn ---------------------------------------------------------------------------
 
     def _plan(
-        self, number: int, baseline: Arm, seeds: tuple[int, ...], tried: set[tuple[str, Move]]
+        self, number: int, baseline: Arm, block: tuple[int, ...], tried: set[tuple[str, Move]]
     ) -> tuple[Plan | None, str]:
-        """Measure the baseline, diagnose it and plan the round; no plan comes with the reason."""
+        """Measure the baseline, diagnose it and plan the round; no plan comes with the reason.
+
+        It is measured on the first look's seeds of the `block`.
+        """
+        seeds = block[: self.protocol.looks[0]]
         self.display.stage(f"Round {number}")
         self.ledger.once(step(number, "baseline"), Arm, lambda: baseline)
         self.ledger.once(step(number, "seeds"), tuple[int, ...], lambda: seeds)
-        if not self._affordable([baseline], seeds):
+        if not self.trials.affordable([baseline], seeds):
             return None, f"the budget is spent (budget.trials={self.campaign.budget.trials})"
-        self._trials(f"baseline x {len(seeds)} seeds", [baseline], seeds)
+        self.trials.run(f"baseline x {len(seeds)} seeds", [baseline], seeds)
         self._check_baseline(baseline, seeds)
-        recorded = measured.telemetries(self.record(), baseline, seeds)
+        recorded = measured.telemetries(self.trials.record(), baseline, seeds)
         findings = self._findings(number, recorded)
         hypotheses = self._hypotheses(number, findings, recorded, tried)
-        self.display.findings(self.record().rounds[-1])
-        done = sum(len(r.plan.ablations) for r in self.record().rounds[:-1] if r.plan)
+        self.display.findings(self.trials.record().rounds[-1])
+        done = sum(len(r.plan.ablations) for r in self.trials.record().rounds[:-1] if r.plan)
         left = self.protocol.max_ablations - done
         if not findings:
             return None, "nothing was found that needs explaining"
@@ -118,12 +127,13 @@ class _Loop:
                 telemetries=recorded,
                 spent=sum(1 for _ in self.ledger.steps(TRIAL)),
             )
-            drawn = dataclasses.replace(drawn, seeds=seeds)
+            drawn = dataclasses.replace(drawn, seeds=block)
             return plan.freeze(drawn, self.campaign.training, self._resolve)
 
         planned = self.ledger.once(step(number, "plan"), Plan, compute)
-        cost = plan.cost(planned, self.campaign, measured.seconds_per_trial(self.record()))
-        reach = plan.reach(planned, self.campaign, measured.spread(self.record(), baseline, seeds))
+        record = self.trials.record()
+        cost = plan.cost(planned, self.campaign, measured.seconds_per_trial(record))
+        reach = plan.reach(planned, self.campaign, measured.spread(record, baseline, block))
         self.display.plan(planned, f"{cost}\n{reach}".rstrip())
         if not planned.ablations:
             return None, "; ".join(planned.notes)
@@ -148,60 +158,49 @@ class _Loop:
         self.ledger.once(step(number, "untestable"), tuple[str, ...], lambda: (*untestable, *blind))
         return self.ledger.once(step(number, "hypotheses"), tuple[Hypothesis, ...], lambda: raised)
 
-    def _test(self, planned: Plan) -> tuple[Confirmation | None, str]:
-        """Run the round's arms, judge them, and confirm the winner on fresh seeds."""
-        arms = [arm for ablation in planned.ablations for arm in ablation.arms]
-        if not self._affordable(arms, planned.seeds):
-            return None, f"the budget is spent (budget.trials={self.campaign.budget.trials})"
-        self._trials(
-            f"{len(arms)} arm{'s' if len(arms) > 1 else ''} x {len(planned.seeds)} seeds",
-            [planned.baseline, *arms],
-            planned.seeds,
-        )
-        results = [self._result(planned, ablation) for ablation in planned.ablations]
-        for result, ablation in zip(results, planned.ablations, strict=True):
-            self.display.result(result, ablation)
-        winner = decide.candidate(results)
+    def _test(self, planned: Plan) -> tuple[Arm | None, str]:
+        """Run the round's arms, judge them, and adopt the winner as the policy has it."""
+        results, ending = screen(self.trials, planned)
+        if not results:
+            return None, ending
+        optimise = self.protocol.policy is Policy.OPTIMISE
+        winner = decide.best(results) if optimise else decide.candidate(results)
         if winner is None:
-            return None, ""
-        ablation_name, arm_name = winner
-        arm = next(a for a in arms if a.name == arm_name)
-        return self._confirm(planned, ablation_name, arm)
+            return None, ending
+        ablation = next(a for a in planned.ablations if a.name == winner[0])
+        arm = next(a for a in ablation.arms if a.name == winner[1])
+        if optimise:
+            return self._adopt(planned, ablation, arm), ending
+        result = next(r for r in results if r.ablation == ablation.name)
+        confirmation, unpaid = self._confirm(planned, result, arm)
+        adopted = confirmation is not None and confirmation.adopted
+        return arm if adopted else None, ending or unpaid
 
-    def _result(self, planned: Plan, ablation: Ablation) -> AblationResult:
-        def compute() -> AblationResult:
-            compared = self._compare(
-                self.campaign.metric, planned.baseline, ablation.arms, planned.seeds
-            )
-            mechanism = measured.mechanism(self.record(), planned, ablation)
-            verdicts = decide.judge(compared, alpha_screen=planned.alpha_screen)
-            support, reason = decide.support(ablation.hypothesis, verdicts, compared, mechanism)
-            return AblationResult(
-                ablation=ablation.name,
-                comparisons=compared,
-                mechanism=mechanism,
-                verdicts=verdicts,
-                support=support,
-                support_reason=reason,
-                ranking=decide.ranking(compared, verdicts),
-            )
+    def _adopt(self, planned: Plan, ablation: Ablation, arm: Arm) -> Arm:
+        """Take the best arm of the round at once; only the headline will claim anything."""
+        name = step(planned.round, "adoption")
+        adoption = self.ledger.once(name, Adoption, lambda: Adoption(ablation.name, arm))
+        self.display.adoption(adoption)
+        return adoption.arm
 
-        name = step(planned.round, f"result/{ablation.name}")
-        return self.ledger.once(name, AblationResult, compute)
-
-    def _confirm(self, planned: Plan, ablation: str, arm: Arm) -> tuple[Confirmation | None, str]:
-        seeds, baseline = planned.confirm_seeds, planned.baseline
-        if not self._affordable([arm, baseline], seeds):
+    def _confirm(
+        self, planned: Plan, result: AblationResult, arm: Arm
+    ) -> tuple[Confirmation | None, str]:
+        needed = self.protocol.confirm_seeds
+        if needed is None:
+            needed = decide.confirming_seeds(result.comparisons, arm.name)
+        seeds, baseline = planned.confirm_seeds[:needed], planned.baseline
+        if not self.trials.affordable([arm, baseline], seeds):
             return None, (
                 f"budget.trials={self.campaign.budget.trials} does not pay for confirming "
                 f"{arm.name} on {len(seeds)} fresh seeds: it stays a candidate"
             )
-        self._trials(f"confirm {arm.name} on {len(seeds)} fresh seeds", [baseline, arm], seeds)
+        self.trials.run(f"confirm {arm.name} on {len(seeds)} fresh seeds", [baseline, arm], seeds)
 
         def compute() -> Confirmation:
             compared = self._compare(self.campaign.metric, baseline, [arm], seeds)
             adopted, reason = decide.confirmed(compared)
-            return Confirmation(ablation, arm, baseline, seeds, compared, adopted, reason)
+            return Confirmation(result.ablation, arm, baseline, seeds, compared, adopted, reason)
 
         name = step(planned.round, "confirmation")
         confirmation = self.ledger.once(name, Confirmation, compute)
@@ -211,10 +210,10 @@ class _Loop:
     def _headline(self, original: Arm, final: Arm) -> None:
         """Final against original on untouched seeds, and the one look at the test split."""
         seeds = plan.headline_seeds(self.protocol)
-        if not self._affordable([original, final], seeds):
+        if not self.trials.affordable([original, final], seeds):
             return
         self.display.stage("Headline")
-        self._trials(f"final against original x {len(seeds)} seeds", [original, final], seeds)
+        self.trials.run(f"final against original x {len(seeds)} seeds", [original, final], seeds)
 
         def compute() -> Headline:
             metric = self.campaign.metric
@@ -227,37 +226,12 @@ class _Loop:
 
         self.display.headline(self.ledger.once(HEADLINE, Headline, compute))
 
-    # --- trials -----------------------------------------------------------------------------
-
-    def _trials(self, label: str, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
-        """Have an outcome for every arm and seed; what the ledger knows is not launched."""
-        planned = [launch.plan_trial(self.campaign, arm, seed) for seed in seeds for arm in arms]
-        for trial in planned:
-            if TRIAL + trial.identity not in self.ledger:
-                self.ledger.add(TRIAL + trial.identity, trial)
-        todo = [t for t in planned if OUTCOME + t.identity not in self.ledger]
-        if not todo:
-            return
-        self.display.trials(label, len(todo))
-        launch.launch(self.campaign, todo, on_outcome=self._note)
-
-    def _note(self, trial: Trial, outcome: Outcome) -> None:
-        kind = OUTCOME if outcome.status.is_result else ACCIDENT
-        suffix = "" if outcome.status.is_result else f"/{outcome.attempts}"
-        self.ledger.once(f"{kind}{trial.identity}{suffix}", Outcome, lambda: outcome)
-        self.display.finished(trial, outcome)
-
-    def _affordable(self, arms: Sequence[Arm], seeds: Sequence[int]) -> bool:
-        """Whether the budget pays for `arms` x `seeds`; what was run before is paid for."""
-        wanted = {launch.plan_trial(self.campaign, arm, s).identity for arm in arms for s in seeds}
-        known = {name.removeprefix(TRIAL) for name in self.ledger.steps(TRIAL)}
-        return len(known | wanted) <= self.campaign.budget.trials
-
     def _check_baseline(self, baseline: Arm, seeds: Sequence[int]) -> None:
         """Refuse to go on where the program itself does not run, and say why in its own words."""
-        pairs = self.record().of(baseline, tuple(seeds))
+        pairs = self.trials.record().of(baseline, tuple(seeds))
         accidents = [(t, o) for t, o in pairs if not o.status.is_result]
-        if len(pairs) - len(accidents) < N_MIN:
+        to_come = len(self.protocol.looks) > 1
+        if len(pairs) - len(accidents) < (N_MIN - 1 if to_come else N_MIN):
             trial, outcome = accidents[0]
             raise OrchestratorError(
                 f"{len(accidents)} of {len(pairs)} baseline trials failed; seed {trial.seed}: "
@@ -270,22 +244,16 @@ class _Loop:
         if test is not None and test not in logged:
             raise OrchestratorError(f"metric.test={test} was never logged.", nearest(test, logged))
 
-    # --- small parts ------------------------------------------------------------------------
-
-    def record(self) -> Record:
-        """Everything done so far."""
-        return assemble(self.ledger)
-
     def _resolve(self, overrides: Sequence[Overrides]) -> tuple[str, ...]:
         return launch.resolve(self.campaign.training, overrides)
 
     def _compare(
         self, metric: Metric, baseline: Arm, arms: Sequence[Arm], seeds: tuple[int, ...]
     ) -> Comparisons:
-        return measured.compared(self.record(), metric, baseline, arms, seeds)
+        return measured.compared(self.trials.record(), metric, baseline, arms, seeds)
 
     def _publish(self, display: report.Display | None = None) -> None:
         try:
-            publish(self.record(), display)
+            publish(self.trials.record(), display)
         except track.Unreachable as error:
             self.display.warning(f"{error}\nthe campaign goes on; `report` feeds MLflow later")

@@ -34,27 +34,43 @@ def telemetries(record: Record, arm: Arm, seeds: tuple[int, ...]) -> list[Teleme
 
 
 def compared(
-    record: Record, metric: Metric, baseline: Arm, arms: Sequence[Arm], seeds: tuple[int, ...]
+    record: Record,
+    metric: Metric,
+    baseline: Arm,
+    arms: Sequence[Arm],
+    seeds: tuple[int, ...],
+    *,
+    looks: tuple[int, ...] = (),
 ) -> Comparisons:
-    """`arms` against `baseline` on `metric`."""
+    """`arms` against `baseline` on `metric`; with `looks`, at the one that `seeds` are for."""
     return compare.compare(
         metric,
         compare.cells(record.of(baseline, seeds), metric.name),
         {arm.name: compare.cells(record.of(arm, seeds), metric.name) for arm in arms},
         alpha=record.campaign.protocol.alpha,
+        looks=looks,
+        look=looks.index(len(seeds)) + 1 if looks else 1,
     )
 
 
-def mechanism(record: Record, planned: Plan, ablation: Ablation) -> Comparisons | None:
-    """The predicted signal over the same trials as the metric; None if nothing recorded it."""
+def mechanism(
+    record: Record, planned: Plan, ablation: Ablation, seeds: tuple[int, ...]
+) -> Comparisons | None:
+    """The predicted signal over the same trials as the metric; None if nothing recorded it.
+
+    At the level of the look that `seeds` are for: it was chosen by the metric, not in advance.
+    """
     hypothesis = ablation.hypothesis
     direction = Direction.MIN if hypothesis.signal_move is Move.DOWN else Direction.MAX
-    baseline = _signals(record, planned.baseline, planned.seeds, hypothesis.signal)
-    arms = {a.name: _signals(record, a, planned.seeds, hypothesis.signal) for a in ablation.arms}
+    baseline = _signals(record, planned.baseline, seeds, hypothesis.signal)
+    arms = {a.name: _signals(record, a, seeds, hypothesis.signal) for a in ablation.arms}
     if not baseline or not any(arms.values()):
         return None
     metric = Metric(hypothesis.signal, direction)
-    return compare.compare(metric, baseline, arms, alpha=planned.alpha)
+    look = planned.looks.index(len(seeds)) + 1 if planned.looks else 1
+    return compare.compare(
+        metric, baseline, arms, alpha=planned.alpha, looks=planned.looks, look=look
+    )
 
 
 def spread(record: Record, arm: Arm, seeds: tuple[int, ...]) -> float | None:

@@ -20,7 +20,7 @@ from orchestrator.nouns import (
     Status,
     Trial,
 )
-from orchestrator.stats import divergence, effects, exact, flags, guarded
+from orchestrator.stats import divergence, effects, exact, flags, guarded, sequential
 from orchestrator.stats.blocks import Bools, moments, paired_differences
 from orchestrator.stats.guarded import Look
 
@@ -55,23 +55,29 @@ def compare(
     *,
     alpha: float,
     registered: int | None = None,
+    looks: tuple[int, ...] = (),
+    look: int = 1,
 ) -> Comparisons:
     """Compare each arm (seed -> value; not finite: diverged, absent: missing) with the baseline.
 
     `alpha` is one-sided per direction and family-wise over `registered` arms, at least as many as
     are given: an arm that failed or was removed after its results were seen still counts.
+    With `looks` (numbers of seeds, ascending) it is spent over all of them, and this is number
+    `look`, from 1: intervals and flags are at that look's level.
     """
+    levels = sequential.levels(looks, alpha) if looks else ()
+    level = levels[look - 1] if levels else alpha
     values, diverged = _matrix(metric, baseline, arms)
     at = guarded.look(
         values, diverged, k=max(len(arms), registered or 0), resolution=metric.resolution
     )
-    tests = _tests(metric, values, at, alpha)
+    tests = _tests(metric, values, at, level)
     compared = []
     for j, (name, cells_of_arm) in enumerate(arms.items()):
         comparison = _comparison(metric, name, j, values, diverged, at, tests)
         surplus = not set(cells_of_arm) <= set(baseline)
-        words = _flags(metric, comparison, j, values, at, alpha=alpha, surplus=surplus)
-        compared.append(replace(comparison, flags=words))
+        words = _flags(metric, comparison, j, values, at, alpha=level, surplus=surplus)
+        compared.append(replace(comparison, flags=words, look=look))
     n, mean, variance = moments(values[:1])
     return Comparisons(
         metric=metric,
@@ -80,13 +86,16 @@ def compare(
         n=values.shape[1],
         nu=float(at.pool.fit.nu),
         sigma=math.sqrt(at.pool.fit.variance) if at.pool.fit.nu else math.nan,
-        critical_value=guarded.pooled_critical_value(at, alpha=alpha),
+        critical_value=guarded.pooled_critical_value(at, alpha=level),
         seed_correlation=at.pool.fit.column_correlation,
         baseline_mean=_sign(metric) * float(mean[0]),
         baseline_sd=float(np.sqrt(variance[0])),
         baseline_n=int(n[0]),
         arms=tuple(compared),
         method="guarded block Dunnett" if at.k != 1 else "one-sided paired t",
+        looks=looks,
+        levels=levels,
+        look=look,
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 from orchestrator.compare.arms import compare
 from orchestrator.errors import OrchestratorError, collect, nearest
 from orchestrator.nouns import Comparison, Comparisons, Direction, Metric, Verdict
-from orchestrator.stats import sequential
 from orchestrator.stats.forecast import FEWEST_SEEDS
 
 COLUMNS = ("arm", "seed", "value", "status")
@@ -61,11 +60,11 @@ def compare_file(
                 )
             )
     collect(mistakes)
-    if looks:
-        alpha = sequential.levels(looks, alpha)[looks.index(len(scores[baseline]))]
     metric = Metric("value", direction, delta=delta, resolution=resolution)
     arms = {name: cells for name, cells in scores.items() if name != baseline}
-    return replace(compare(metric, scores[baseline], arms, alpha=alpha), baseline=baseline)
+    look = looks.index(len(scores[baseline])) + 1 if looks else 1
+    found = compare(metric, scores[baseline], arms, alpha=alpha, looks=looks, look=look)
+    return replace(found, baseline=baseline)
 
 
 def _listed(looks: Sequence[int]) -> str:

@@ -44,7 +44,9 @@ def read(
         resolution=config.metric.resolution,
         test_name=config.metric.test,
     )
-    protocol = nouns.Protocol(**{str(k): v for k, v in config.protocol.items()})
+    given = {str(k): v for k, v in config.protocol.items()}
+    given["looks"], given["policy"] = tuple(given["looks"]), nouns.Policy(given["policy"].value)
+    protocol = nouns.Protocol(**given)
     budget = nouns.Budget(**{str(k): v for k, v in config.budget.items()})
     collect([*mistakes, *illegal_values(config)])
     return nouns.Campaign(

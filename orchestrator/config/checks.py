@@ -27,11 +27,12 @@ def missing_values(config: DictConfig) -> Iterator[OrchestratorError]:
 def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
     """Numbers of the right type that no campaign could be run with."""
     protocol, budget, metric = config.protocol, config.budget, config.metric
-    for name in ("seeds", "confirm_seeds", "headline_seeds"):
-        if protocol[name] < N_MIN:
+    yield from _looks(list(protocol.looks))
+    for name in ("confirm_seeds", "headline_seeds"):
+        if protocol[name] is not None and protocol[name] < N_MIN:
             yield OrchestratorError(
                 f"protocol.{name}={protocol[name]}: fewer than {N_MIN} seeds never give a verdict.",
-                f"set protocol.{name} to {N_MIN} or more; 5 is the default for screening",
+                f"set protocol.{name} to {N_MIN} or more",
             )
     if not 0 < protocol.alpha < 0.5:
         yield OrchestratorError(
@@ -52,8 +53,23 @@ def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
     for key, value in positive.items():
         if value <= 0:
             yield OrchestratorError(f"{key}={value}: nothing could be run.", f"set {key} above 0")
-    if 0 < budget.trials < protocol.seeds:
+    first = min(protocol.looks, default=0)
+    if 0 < budget.trials < first:
         yield OrchestratorError(
-            f"budget.trials={budget.trials} does not pay for {protocol.seeds} baseline seeds.",
-            "raise budget.trials, or lower protocol.seeds",
+            f"budget.trials={budget.trials} does not pay for {first} baseline seeds.",
+            "raise budget.trials, or lower the first of protocol.looks",
+        )
+
+
+def _looks(looks: list[int]) -> Iterator[OrchestratorError]:
+    told = f"protocol.looks=[{','.join(map(str, looks))}]"
+    if not looks or sorted(set(looks)) != looks:
+        yield OrchestratorError(
+            f"{told} is not an ascending list of numbers of seeds.",
+            "write [3,5,7,10], or one number for a fixed design, [5]",
+        )
+    if looks and min(looks) < N_MIN:
+        yield OrchestratorError(
+            f"{told}: fewer than {N_MIN} seeds never give a verdict.",
+            f"begin at {N_MIN} seeds or more, as in [3,5,7,10]",
         )

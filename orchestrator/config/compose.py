@@ -24,6 +24,12 @@ from orchestrator.errors import OrchestratorError, collect, nearest
 
 GROUPS = {"budget": "standard", "protocol": "standard"}
 
+RENAMED = {
+    "protocol.seeds": "write protocol.looks, the numbers of seeds at which to judge: [3,5,7,10] "
+    "stops as soon as it can, [5] is a fixed design of 5 seeds"
+}
+"""What somebody may well write, and what it is called here."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
@@ -121,7 +127,8 @@ def _unknown_keys(exp: dict[str, Any]) -> Iterator[OrchestratorError]:
             if name not in valid:
                 where = ".".join([*names[:depth], ""])
                 yield OrchestratorError(
-                    f"unknown key {where}{name} (value {value!r}).", nearest(name, valid)
+                    f"unknown key {where}{name} (value {value!r}).",
+                    RENAMED.get(f"{where}{name}", nearest(name, valid)),
                 )
                 break
             node = node._get_node(name)
@@ -151,6 +158,9 @@ def _refused(schema: DictConfig, key: str, value: Any) -> Iterator[OrchestratorE
 
 def _unknown_overrides(overrides: Sequence[str]) -> Iterator[OrchestratorError]:
     for token in overrides:
+        key = token.lstrip("+~").partition("=")[0]
+        if key in RENAMED:
+            yield OrchestratorError(f"unknown key {key} in {token!r}.", RENAMED[key])
         name = re.split(r"[.=@]", token.lstrip("+~"), maxsplit=1)[0]
         if name not in field_names(CampaignConfig):
             valid = [*field_names(CampaignConfig), "hydra/launcher"]

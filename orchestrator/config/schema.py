@@ -12,6 +12,7 @@ from omegaconf import MISSING
 # OmegaConf reads an Enum by its members' names, and a user writes `min`, not `MIN`.
 Direction = Enum("Direction", {"min": "min", "max": "max"})
 Scale = Enum("Scale", {"log": "log", "linear": "linear"})
+Policy = Enum("Policy", {"product": "product", "optimise": "optimise"})
 Role = Enum("Role", {"scientific": "scientific", "nuisance": "nuisance", "fixed": "fixed"})
 
 
@@ -64,12 +65,13 @@ class ProtocolConfig:
     """See nouns.Protocol; values in conf/protocol."""
 
     alpha: float = MISSING
-    seeds: int = MISSING
-    confirm_seeds: int = MISSING
+    looks: list[int] = MISSING
+    confirm_seeds: int | None = MISSING
     headline_seeds: int = MISSING
     max_ablations: int = MISSING
     max_hypotheses: int = MISSING
     first_seed: int = MISSING
+    policy: Policy = MISSING
 
 
 @dataclass

@@ -59,8 +59,9 @@ def _moved(c: Comparison, of: Comparisons, hypothesis: Hypothesis) -> bool | Non
     if c.n_pairs < forecast.FEWEST_SEEDS:
         return None
     as_predicted, against = rules.deciding_p(c, of)
+    level = of.level_of(c)
     if hypothesis.signal_move is Move.EITHER:
-        return True if 2 * min(as_predicted, against) <= of.alpha else None
-    if as_predicted <= of.alpha:
+        return True if 2 * min(as_predicted, against) <= level else None
+    if as_predicted <= level:
         return True
-    return False if against <= of.alpha else None
+    return False if against <= level else None

@@ -11,19 +11,20 @@ from orchestrator.stats import divergence, exact, flags, forecast
 def call(c: Comparison, of: Comparisons) -> Call:
     """The first rule that holds; the order is part of the protocol."""
     p_better, p_worse = deciding_p(c, of)
-    if diverges_more(c) and c.p_diverged <= of.alpha / of.k:
+    level = of.level_of(c)
+    if diverges_more(c) and c.p_diverged <= level / of.k:
         return Call.WORSE
     if c.n_pairs < forecast.FEWEST_SEEDS:
         if diverges_more(c):
             return Call.FAILED
-        return Call.BETTER if rescues(c) and p_better <= of.alpha else Call.INCONCLUSIVE
+        return Call.BETTER if rescues(c) and p_better <= level else Call.INCONCLUSIVE
     if flags.IDENTICAL in c.flags:
         return Call.EQUIVALENT
-    if p_worse <= of.alpha:
+    if p_worse <= level:
         return Call.WORSE
     if diverges_more(c):
         return Call.UNSTABLE
-    if p_better <= of.alpha:
+    if p_better <= level:
         return Call.BETTER
     return Call.EQUIVALENT if flags.NEGLIGIBLE in c.flags else Call.INCONCLUSIVE
 
@@ -70,6 +71,7 @@ def deciding_p(c: Comparison, of: Comparisons) -> tuple[float, float]:
 def seeds_needed(c: Comparison, of: Comparisons) -> tuple[int, int]:
     """Seeds per arm, in all, for a verdict: with the estimated variance, and with its upper limit.
 
+    In a fixed design at alpha: seeds past the last look are a new experiment.
     With a delta: for an interval that must decide. Without: to find the observed difference again.
     """
     least = max(forecast.FEWEST_SEEDS, c.n_pairs + 1)

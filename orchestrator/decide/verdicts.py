@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from orchestrator.decide import rules, words
 from orchestrator.nouns import AblationResult, Call, Comparison, Comparisons, Direction, Verdict
-from orchestrator.stats import forecast
+from orchestrator.stats import exact, forecast
 
 
 def judge(comparisons: Comparisons, *, alpha_screen: float | None = None) -> tuple[Verdict, ...]:
@@ -61,6 +61,27 @@ def ranking(comparisons: Comparisons, verdicts: Sequence[Verdict]) -> tuple[str,
     return tuple(name for _, name in sorted(places, key=lambda place: place[0]))
 
 
+def best(results: Sequence[AblationResult]) -> tuple[str, str] | None:
+    """(ablation, arm) with the largest gain of all that may be adopted without a confirmation.
+
+    Nothing is claimed of it. Arms that are worse, equivalent, unstable, failed or dropped do not
+    take part, nor do arms without a gain.
+    """
+    found = [
+        (_gain(c, result.comparisons), result.ablation, c.arm)
+        for result in results
+        for c, verdict in zip(result.comparisons.arms, result.verdicts, strict=True)
+        if verdict.call in (Call.BETTER, Call.INCONCLUSIVE)
+        and not verdict.is_dropped
+        and not _says_nothing(c)
+        and (rules.rescues(c) or c.mean_difference > 0)
+    ]
+    if not found:
+        return None
+    _, ablation, arm = max(found, key=lambda place: place[0])
+    return ablation, arm
+
+
 def _gain(c: Comparison, of: Comparisons) -> tuple[bool, float]:
     """What arms of one baseline are ranked by: the difference, or the mean where it has none."""
     if not rules.rescues(c) or rules.diverges_more(c):
@@ -80,6 +101,27 @@ def candidate(results: Sequence[AblationResult]) -> tuple[str, str] | None:
         return None
     _, ablation, arm = max(found, key=lambda place: place[0])
     return ablation, arm
+
+
+def confirming_seeds(comparisons: Comparisons, arm: str) -> int:
+    """How many fresh seeds confirm `arm`: the fewest with power 0.8, within 5 to 15.
+
+    For a gain of delta or of the screened gain less one standard error, whichever is larger: a
+    screening winner's gain is optimistic. The most where no gain could be estimated.
+    """
+    c = next(c for c in comparisons.arms if c.arm == arm)
+    alpha = comparisons.alpha
+    fewest, most = forecast.CONFIRMING
+    fewest = min(most, max(fewest, exact.seeds_to_reach(alpha)))
+    if rules.rescues(c) or math.isnan(c.se):
+        return most
+    gain = max(comparisons.metric.delta or 0.0, c.mean_difference - c.se)
+    if c.se == 0:
+        return fewest
+    effect = gain / (c.se * math.sqrt(c.n_pairs))
+    if effect <= 0:
+        return most
+    return min(most, max(fewest, forecast.seeds_to_detect(effect, alpha=alpha)))
 
 
 def confirmed(comparisons: Comparisons) -> tuple[bool, str]:

@@ -23,6 +23,7 @@ def numbers(c: Comparison, of: Comparisons) -> str:
     if c.n_pairs == 0:
         return f"{of.metric.name} has no common seed with a number in both arms"
     family = "simultaneous " if of.k > 1 else ""
+    family += "repeated " if len(of.looks) > 1 else ""
     interval = (
         f"{family}{100 * (1 - 2 * of.alpha):.4g} % interval of the gain "
         f"{c.interval.low:+.4g} to {c.interval.high:+.4g}"
@@ -64,9 +65,15 @@ def reason(call: Call, c: Comparison, of: Comparisons) -> str:
         told = [f"a claim needs {forecast.FEWEST_SEEDS} seed pairs"]
     elif told:
         family = f", adjusted for {of.k} arms" if of.k > 1 else ""
-        told = [f"{told[0]} ({_method(c, of)}{family})"]
+        told = [f"{told[0]} ({_method(c, of)}{family}{_look(c, of)})"]
     told += [text for flag, text in _FLAG_WORDS.items() if flag in c.flags]
     return "; ".join([numbers(c, of), *told]) + divergences(c)
+
+
+def _look(c: Comparison, of: Comparisons) -> str:
+    if len(of.looks) < 2:
+        return ""
+    return f"; level {of.level_of(c):.2g} at look {c.look} of {len(of.looks)}"
 
 
 def divergences(c: Comparison) -> str:

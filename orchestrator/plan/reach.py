@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from orchestrator.nouns import Campaign, Plan
+from orchestrator.stats import sequential
 from orchestrator.stats.power import detectable_effect
 
 POWER = 0.8
@@ -15,20 +16,22 @@ def reach(plan: Plan, campaign: Campaign, baseline_sd: float | None) -> str:
 
     In standard deviations of single runs, and in the metric's unit once the baseline has shown its
     spread over seeds (`baseline_sd`). Above `metric.delta` the design may miss what matters, and
-    that is said.
+    that is said. Of several looks, what the last finds at its own level: the earlier ones only add
+    to it, and what the dropping of arms takes away (docs/statistics.md) is left out.
     """
-    n = len(plan.seeds)
+    n, at_most = len(plan.seeds), "at most " if len(plan.looks) > 1 else ""
+    looks = plan.looks or (n,)
+    level = sequential.levels(looks, plan.alpha_screen)[-1]
     told = [
-        f"{k} arm{'s' if k > 1 else ''} x {n} seeds find a gain of "
-        + _amount(
-            detectable_effect(n=n, k=k, alpha=plan.alpha_screen, rho=RHO), campaign, baseline_sd
-        )
+        f"{k} arm{'s' if k > 1 else ''} x {at_most}{n} seeds find a gain of "
+        + _amount(detectable_effect(n=n, k=k, alpha=level, rho=RHO), campaign, baseline_sd)
         for k in sorted({len(ablation.arms) for ablation in plan.ablations})
     ]
     m = len(plan.confirm_seeds)
     if told and m:
         found = detectable_effect(n=m, k=1, alpha=plan.alpha, rho=RHO)
-        told.append(f"the confirmation on {m} finds {_amount(found, campaign, baseline_sd)}")
+        most = "at most " if plan.confirm_from else ""
+        told.append(f"the confirmation on {most}{m} finds {_amount(found, campaign, baseline_sd)}")
     if not told:
         return ""
     text = f"With probability {POWER:g}, " + "; ".join(told) + "."

@@ -15,12 +15,14 @@ from orchestrator.nouns import (
     Hypothesis,
     Move,
     Plan,
+    Policy,
     Scalar,
     Telemetry,
 )
 from orchestrator.plan.levels import Facts, levels
 from orchestrator.plan.seeds import seed_block
 from orchestrator.plan.thresholds import unclipped_norms
+from orchestrator.stats.forecast import CONFIRMING
 
 LIKELY = {
     "lr": Move.EITHER,
@@ -50,7 +52,7 @@ def plan_round(
     """
     facts = measured(telemetries)
     drawn, notes = _ablations(campaign, baseline, hypotheses, facts)
-    known = campaign.protocol.seeds if spent is None else spent
+    known = campaign.protocol.looks[0] if spent is None else spent
     kept, trimmed = _affordable(campaign, drawn, known)
     return _plan(campaign, number, baseline, kept, [*notes, *trimmed])
 
@@ -158,10 +160,17 @@ def _no_level(factor: Factor, move: Move) -> str:
 def _affordable(
     campaign: Campaign, drawn: Sequence[Ablation], spent: int
 ) -> tuple[list[Ablation], list[str]]:
-    """The ablations that the budget pays for, the first ones first, and what was left out."""
-    seeds, confirming = campaign.protocol.seeds, 2 * campaign.protocol.confirm_seeds
-    budget = campaign.budget.trials
-    room = max(0, (budget - spent - confirming) // seeds)
+    """The ablations that the budget pays for, the first ones first, and what was left out.
+
+    As if no arm ended before the last look, and the largest confirmation followed: what is begun
+    can be finished.
+    """
+    protocol, budget = campaign.protocol, campaign.budget.trials
+    seeds, more = protocol.looks[-1], protocol.looks[-1] - protocol.looks[0]
+    confirming = 2 * len(seed_block(protocol, number=1, stage="confirm"))
+    if protocol.policy is Policy.OPTIMISE:
+        confirming = 0
+    room = max(0, (budget - spent - more - confirming) // seeds)
     wanted = sum(len(ablation.arms) for ablation in drawn)
     if wanted <= room:
         return list(drawn), []
@@ -173,10 +182,12 @@ def _affordable(
         left_out += [arm.name for arm in ablation.arms[len(arms) :]]
         if arms:
             kept.append(replace(ablation, arms=arms))
+    most = "at most " if more or protocol.confirm_seeds is None else ""
     note = (
         f"budget.trials={budget} leaves {max(0, budget - spent)} trials, of which a confirmation "
-        f"takes {confirming}; left out: {', '.join(left_out)}. "
-        f"budget.trials={spent + confirming + wanted * seeds} would pay for all {wanted} arms"
+        f"takes {most}{confirming} and an arm {most}{seeds}; left out: {', '.join(left_out)}. "
+        f"budget.trials={spent + more + confirming + wanted * seeds} would pay for all "
+        f"{wanted} arms"
     )
     return kept, [note]
 
@@ -189,13 +200,16 @@ def _plan(
     notes: Sequence[str],
 ) -> Plan:
     protocol = campaign.protocol
+    confirming = protocol.policy is Policy.PRODUCT
     return Plan(
         round=number,
         baseline=baseline,
         ablations=tuple(ablations),
         seeds=seed_block(protocol, number=number, stage="screen"),
-        confirm_seeds=seed_block(protocol, number=number, stage="confirm"),
+        confirm_seeds=seed_block(protocol, number=number, stage="confirm") if confirming else (),
         alpha=protocol.alpha,
         alpha_screen=protocol.alpha_screen,
         notes=tuple(notes),
+        looks=protocol.looks,
+        confirm_from=CONFIRMING[0] if protocol.confirm_seeds is None else 0,
     )

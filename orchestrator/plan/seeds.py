@@ -6,6 +6,7 @@ from typing import Literal
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Protocol
+from orchestrator.stats.forecast import CONFIRMING
 
 HEADLINE = 9000
 
@@ -15,12 +16,12 @@ _STAGES = {"screen": 0, "confirm": 1}
 def seed_block(
     protocol: Protocol, *, number: int, stage: Literal["screen", "confirm"]
 ) -> tuple[int, ...]:
-    """The seeds of one stage of round `number`, from 1 on.
+    """The most seeds that one stage of round `number`, from 1 on, may take.
 
     Round 1 screens on 0, 1, ... and confirms on 100, 101, ...; round 2 goes on at 200, and so on,
     all above `protocol.first_seed`.
     """
-    count = protocol.seeds if stage == "screen" else protocol.confirm_seeds
+    count = protocol.looks[-1] if stage == "screen" else _most_confirming(protocol)
     block = _block(protocol)
     first = block * (2 * (number - 1) + _STAGES[stage])
     if first + block > HEADLINE:
@@ -31,6 +32,10 @@ def seed_block(
     return tuple(range(protocol.first_seed + first, protocol.first_seed + first + count))
 
 
+def _most_confirming(protocol: Protocol) -> int:
+    return protocol.confirm_seeds or CONFIRMING[1]
+
+
 def headline_seeds(protocol: Protocol) -> tuple[int, ...]:
     """The seeds on which final meets original, used for nothing else: 9000, 9001, ..."""
     first = protocol.first_seed + HEADLINE
@@ -39,4 +44,4 @@ def headline_seeds(protocol: Protocol) -> tuple[int, ...]:
 
 def _block(protocol: Protocol) -> int:
     """Seeds set aside for one stage: 100, or as many hundreds as the longest stage takes."""
-    return 100 * -(-max(protocol.seeds, protocol.confirm_seeds) // 100)
+    return 100 * -(-max(protocol.looks[-1], _most_confirming(protocol)) // 100)

@@ -17,8 +17,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
+    Adoption,
     Confirmation,
     Headline,
+    Look,
     Outcome,
     Plan,
     Round,
@@ -129,6 +131,17 @@ class Display:
             ),
             self._out,
         )
+
+    def look(self, taken: Look, ablation: Ablation) -> None:
+        """Which arms of an ablation go on after one of several looks."""
+        self._stop()
+        if len(taken.comparisons.looks) > 1:
+            line(f"{ablation.factor.name}: {sentences.look(taken)}", self._out)
+
+    def adoption(self, taken: Adoption) -> None:
+        """The arm that becomes the baseline without a confirmation."""
+        self._stop()
+        show((Text(sentences.adoption(taken)),), self._out)
 
     def confirmation(self, asked: Confirmation) -> None:
         """What fresh seeds said of the winner."""

@@ -9,6 +9,7 @@ from orchestrator.nouns import (
     Ablation,
     AblationResult,
     Comparisons,
+    Plan,
     Record,
     Round,
     Status,
@@ -37,6 +38,8 @@ def status(record: Record) -> Document:
             lines.append(f"{ablation.name}: {_result_line(turn, result)}")
         if turn.confirmation is not None:
             lines.append(sentences.confirmation(turn.confirmation))
+        if turn.adoption is not None:
+            lines.append(sentences.adoption(turn.adoption))
         blocks.append(Bullets(tuple(lines)))
     return tuple(blocks)
 
@@ -76,18 +79,22 @@ def _ablation(
         Heading(f"Round {turn.number}: {ablation.factor.name} (`{ablation.factor.key}`)"),
         Text(sentences.hypothesis(ablation.hypothesis, record.campaign.metric)),
         Text(
-            f"Seeds {words.seeds(plan.seeds)} for every arm and for the baseline "
+            f"Seeds {words.seeds(plan.seeds)}{_looks(plan)} for every arm and for the baseline "
             f"({words.settings(plan.baseline.overrides)}). Test: {plan.test}. Screening level "
             f"{plan.alpha_screen:.3g}, family-wise over {len(ablation.arms)} arms; intervals and "
             f"verdicts at {plan.alpha:g} per direction."
         ),
     ]
+    done = turn.looks.get(ablation.name, ())
+    if len(plan.looks) > 1:
+        blocks.append(Bullets(tuple(sentences.look(look) for look in done)))
     if result is None:
         ended = sum(len(record.of(a, plan.seeds)) for a in ablation.arms)
-        total = len(ablation.arms) * len(plan.seeds)
+        most = "at most " if len(plan.looks) > 1 else ""
+        total = f"{most}{len(ablation.arms) * len(plan.seeds)}"
         return [*blocks, Text(f"Not judged yet: {ended} of {total} trials have ended.")]
-    blocks.append(tables.ablation_table(result, ablation, turn.confirmation))
-    said = tables.verdict_words(result, turn.confirmation)
+    blocks.append(tables.ablation_table(result, ablation, turn))
+    said = tables.verdict_words(result, turn)
     for compared in result.comparisons.arms:
         if compared.arm not in arms:
             continue
@@ -105,12 +112,14 @@ def _ablation(
     mechanism = tables.mechanism_table(result, ablation)
     if mechanism is not None:
         blocks += [Heading(f"Mechanism: {ablation.hypothesis.signal}", 3), mechanism]
-    asked = turn.confirmation
-    if asked is not None and asked.ablation == ablation.name:
-        blocks.append(Text(sentences.confirmation(asked)))
-    else:
-        blocks.append(Text(sentences.UNCONFIRMED))
+    blocks.append(Text(sentences.what_became(turn, ablation)))
     return blocks
+
+
+def _looks(plan: Plan) -> str:
+    if len(plan.looks) < 2:
+        return ""
+    return f", judged after {words.numbers(plan.looks)} of them,"
 
 
 def _headline(record: Record) -> list[Block]:
@@ -142,7 +151,7 @@ def _trials(record: Record) -> str:
 
 
 def _stage(turn: Round, record: Record) -> str:
-    if turn.confirmation is not None:
+    if turn.confirmation is not None or turn.adoption is not None:
         return f"Round {turn.number} is over."
     if turn.plan is None:
         done = len(record.of(turn.baseline, turn.seeds))
@@ -154,7 +163,7 @@ def _stage(turn: Round, record: Record) -> str:
 def _result_line(turn: Round, result: AblationResult | None) -> str:
     if result is None:
         return "not judged yet"
-    said = tables.verdict_words(result, turn.confirmation)
+    said = tables.verdict_words(result, turn)
     arms = "; ".join(f"{arm} {said[arm]}" for arm in result.ranking if arm in said)
     return f"hypothesis {result.support.value}; {arms}"
 

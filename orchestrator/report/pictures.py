@@ -10,11 +10,11 @@ from orchestrator.nouns import (
     AblationResult,
     Arm,
     Comparison,
-    Confirmation,
     Direction,
     Metric,
     Plan,
     Record,
+    Round,
     Status,
     Telemetry,
     Trial,
@@ -29,17 +29,17 @@ Reader = Callable[[Trial], Telemetry | None]
 
 
 def ablation_forest(
-    record: Record, plan: Plan, ablation: Ablation, result: AblationResult,
-    confirmation: Confirmation | None,
+    record: Record, plan: Plan, ablation: Ablation, result: AblationResult, turn: Round,
 ) -> Picture:  # fmt: skip
     """Difference to the baseline per arm, best first."""
     metric, compared = result.comparisons.metric, result.comparisons
     by_name = {a.name: a for a in ablation.arms}
-    said = verdict_words(result, confirmation)
+    said = verdict_words(result, turn)
     by_arm = {c.arm: c for c in compared.arms}
     rows = [
         _row(name, by_arm[name], metric, said.get(name, ""),
-             paired_differences(record, by_name[name], plan.baseline, plan.seeds, metric.name))
+             paired_differences(record, by_name[name], plan.baseline,
+                                  plan.seeds[: compared.seeds_of(by_arm[name])], metric.name))
         for name in result.ranking
         if name in by_arm and name in by_name
     ]  # fmt: skip

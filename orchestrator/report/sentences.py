@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 
 from orchestrator.nouns import (
+    Ablation,
     AblationResult,
+    Adoption,
     Comparison,
     Comparisons,
     Confirmation,
@@ -13,12 +15,15 @@ from orchestrator.nouns import (
     Finding,
     Headline,
     Hypothesis,
+    Look,
     Metric,
     Move,
     Record,
+    Round,
     Verdict,
 )
 from orchestrator.report import words
+from orchestrator.stats import flags
 
 
 def effect(comparison: Comparison, comparisons: Comparisons) -> str:
@@ -73,13 +78,19 @@ def arm(
     """Everything known of one arm, a sentence each; `said` is the verdict's word in the table."""
     metric = comparisons.metric
     lines = [effect(comparison, comparisons) + "."]
+    if len(comparisons.looks) > 1:
+        lines.append(
+            f"Decided at look {comparison.look} of {len(comparisons.looks)} "
+            f"({comparisons.seeds_of(comparison)} seeds), level "
+            f"{comparisons.level_of(comparison):.2g}."
+        )
     if comparison.p_exact_better is not None and comparison.p_exact_worse is not None:
         gains = comparison.mean_difference >= 0
         exact = comparison.p_exact_better if gains else comparison.p_exact_worse
-        floor = 2.0**-comparisons.n
+        floor = 2.0**-comparison.n_pairs
         text = f"Exact sign-flip test, the second opinion: {words.p_value(exact)}"
-        if floor > comparisons.alpha:
-            text += f" (with {comparisons.n} seeds it cannot fall below {floor:.3g})"
+        if floor > comparisons.level_of(comparison):
+            text += f" (with {comparison.n_pairs} seeds it cannot fall below {floor:.3g})"
         lines.append(text + ".")
     lines.append(
         f"Effect sizes: Hedges g {_plain(comparison.hedges_g)}, Glass delta "
@@ -92,17 +103,16 @@ def arm(
         lines.append(f"Worst seed: {worst}{words.unit(metric)} to the baseline.")
     if comparison.n_diverged or comparison.n_only_baseline_diverged:
         lines.append(
-            f"Diverged on {comparison.n_diverged} of {comparisons.n} seeds, on "
+            f"Diverged on {comparison.n_diverged} of {comparisons.seeds_of(comparison)} seeds, on "
             f"{comparison.n_only_arm_diverged} of them alone; only the baseline on "
             f"{comparison.n_only_baseline_diverged}."
         )
     if not comparison.pooled:
         lines.append("Judged by its own variance, not the pooled one.")
-    if comparison.flags:
-        lines.append(f"Flags: {', '.join(comparison.flags)}.")
+    lines += [words.sentence(f"Flag {flag}: {FLAGS[flag]}") for flag in comparison.flags]
     if verdict is not None:
         lines.append(words.sentence(f"Verdict: **{said}**: {verdict.reason}"))
-        if verdict.next_act and said not in (words.CONFIRMED, words.REFUTED):
+        if verdict.next_act and said not in (words.CONFIRMED, words.REFUTED, words.UNPROVEN):
             lines.append(words.sentence(f"Next: {verdict.next_act}"))
     return lines
 
@@ -111,11 +121,12 @@ def answer(record: Record) -> str:
     """The campaign's answer in one paragraph, or where it stands."""
     if record.headline is not None:
         return headline(record.headline, record.campaign.protocol.alpha)
-    adopted = [r.confirmation for r in record.rounds if r.confirmation and r.confirmation.adopted]
+    adopted = [r.adopted for r in record.rounds if r.adopted]
     if adopted:
         left = "was not run" if record.ending else "is still to come"
+        step = "Adopted, unproven" if record.rounds[0].adoption else "Adopted"
         text = (
-            f"Adopted: {words.settings(adopted[-1].arm.overrides)}. The headline, on seeds used "
+            f"{step}: {words.settings(adopted[-1].overrides)}. The headline, on seeds used "
             f"for nothing else, {left}."
         )
     elif record.ending:
@@ -152,6 +163,53 @@ def confirmation(asked: Confirmation) -> str:
     )
     return text + ("confirmed and adopted." if asked.adopted else words.sentence(asked.reason))
 
+
+def look(taken: Look) -> str:
+    """`Look 1 of 4 (3 seeds, level 0.0045): dropout=0.1 goes on; dropout=0.4 candidate ...`."""
+    compared = taken.comparisons
+    told = [
+        f"{v.arm} {'goes on' if v.arm in taken.going_on else words.call(v)}"
+        for c, v in zip(compared.arms, taken.verdicts, strict=True)
+        if c.look == compared.look
+    ]
+    return (
+        f"Look {compared.look} of {len(compared.looks)} ({compared.looks[compared.look - 1]} "
+        f"seeds, level {compared.levels[compared.look - 1]:.2g}): {'; '.join(told)}."
+    )
+
+
+def adoption(taken: Adoption) -> str:
+    """What was adopted without a confirmation, and what that means."""
+    return (
+        f"**{taken.arm.name}** adopted, unproven: it had the largest gain of the round in the "
+        "screening, which is optimistic; only the headline claims anything."
+    )
+
+
+def what_became(turn: Round, ablation: Ablation) -> str:
+    """What became of an ablation's winner, or that the screening alone is known."""
+    asked, taken = turn.confirmation, turn.adoption
+    if asked is not None and asked.ablation == ablation.name:
+        return confirmation(asked)
+    if taken is not None and taken.ablation == ablation.name:
+        return adoption(taken)
+    return UNCONFIRMED
+
+
+FLAGS = {
+    flags.IDENTICAL: "every pair of runs is equal to the last bit: is the factor wired up?",
+    flags.ZERO_VARIANCE: "the differences do not vary, so the exact sign-flip test decides",
+    flags.COARSE: "one step of the metric is as large as the spread, so the exact sign-flip test "
+    "decides",
+    flags.FRAGILE: "the exact sign-flip test does not agree, although it could have",
+    flags.NEGLIGIBLE: "the whole interval is smaller than the smallest difference worth acting on",
+    flags.NOT_WORSE: "not worse by the smallest difference worth acting on: what the arm removes "
+    "can be removed",
+    flags.VARIANCE_OUTLIER: "its differences vary far more than the other arms', so it is judged "
+    "by its own spread",
+    flags.BASELINE_MISSING: "some of its seeds are unusable: the baseline has no result on them",
+}
+"""Every word of stats/flags.py as a reader needs it."""
 
 UNCONFIRMED = (
     "From screening alone: the estimate of an arm picked because it looked best is optimistic."

@@ -11,6 +11,7 @@ from orchestrator.nouns import (
     AblationResult,
     Arm,
     Plan,
+    Policy,
     Record,
     Round,
     Status,
@@ -18,6 +19,7 @@ from orchestrator.nouns import (
 from orchestrator.report import pictures, sentences, tables, words
 from orchestrator.report.blocks import Block, Bullets, Document, Heading, Link, Text
 from orchestrator.report.pictures import Reader
+from orchestrator.stats.forecast import CONFIRMING
 
 
 def campaign_page(record: Record) -> Document:
@@ -63,7 +65,7 @@ def ablation_page(
         Text(sentences.hypothesis(hypothesis, record.campaign.metric)),
     ]
     if result is not None:
-        blocks.append(pictures.ablation_forest(record, plan, ablation, result, turn.confirmation))
+        blocks.append(pictures.ablation_forest(record, plan, ablation, result, turn))
     drawn = pictures.ablation_curves(record, plan, ablation, telemetry)
     if drawn is not None:
         blocks.append(drawn)
@@ -85,16 +87,13 @@ def ablation_summary(turn: Round, ablation: Ablation, result: AblationResult | N
     """The answer and the table: what one should see first."""
     if result is None:
         planned = len(turn.plan.seeds) * len(ablation.arms) if turn.plan else 0
-        return (Text(f"Not finished: {planned} trials planned.", strong=True),)
+        most = "at most " if turn.plan and len(turn.plan.looks) > 1 else ""
+        return (Text(f"Not finished: {most}{planned} trials planned.", strong=True),)
     blocks: list[Block] = [
         Text(sentences.support(result), strong=True),
-        tables.ablation_table(result, ablation, turn.confirmation),
+        tables.ablation_table(result, ablation, turn),
     ]
-    asked = turn.confirmation
-    if asked is not None and asked.ablation == result.ablation:
-        blocks.append(Text(sentences.confirmation(asked)))
-    else:
-        blocks.append(Text(sentences.UNCONFIRMED))
+    blocks.append(Text(sentences.what_became(turn, ablation)))
     return tuple(blocks)
 
 
@@ -126,6 +125,8 @@ def _round(record: Record, turn: Round) -> list[Block]:
         blocks.append(Text(sentences.confirmation(asked), strong=True))
         blocks.append(tables.confirmation_table(asked))
         blocks += _throughput(record, asked.baseline, asked.arm, asked.seeds)
+    if turn.adoption is not None:
+        blocks.append(Text(sentences.adoption(turn.adoption), strong=True))
     return blocks
 
 
@@ -154,7 +155,7 @@ def _mechanism(result: AblationResult, ablation: Ablation) -> list[Block]:
 def _arms(turn: Round, result: AblationResult, ablation: Ablation) -> list[Block]:
     blocks: list[Block] = [Heading("Each arm")]
     compared = {c.arm: c for c in result.comparisons.arms}
-    said = tables.verdict_words(result, turn.confirmation)
+    said = tables.verdict_words(result, turn)
     for arm in ablation.arms:
         if arm.name in compared:
             verdict = tables.verdict_of(result, arm.name)
@@ -206,22 +207,25 @@ def _reliability(record: Record) -> list[Block]:
 
 def _method(record: Record) -> list[Block]:
     protocol = record.campaign.protocol
-    screen = f"{protocol.alpha_screen:.3g}"
+    looks = protocol.looks
+    seeds = f"on {looks[0]} seeds"
+    if len(looks) > 1:
+        seeds = (
+            f"after {words.numbers(looks)} seeds, at levels that add up to it, and each arm gets "
+            "no more seeds once it is decided, or once a gain worth having is unlikely"
+        )
+    level = f"the one-sided family-wise level {protocol.alpha_screen:.3g}"
     return [
         Heading("Method and limits"),
         Bullets(
             (
                 "The unit of replication is the seed. Arm and baseline share seeds; differences "
                 "are paired on them.",
-                f"Each ablation is screened at the one-sided family-wise level {screen} "
-                f"(min(1/4, 1/H) for H = {protocol.max_ablations} ablations at most); only its "
-                f"best candidate is tested on {protocol.confirm_seeds} fresh seeds at "
-                f"{protocol.alpha:g}, and adopted if that passes. Over the campaign a false "
-                f"adoption has probability {protocol.alpha:g} at most.",
+                f"Each ablation is screened at {level} (min(1/4, 1/H) for H = "
+                f"{protocol.max_ablations} ablations at most) {seeds}.",
+                *_adopting(record),
                 "`worse` and `equivalent` are controlled per ablation, not over the campaign.",
                 sentences.OPTIMISM,
-                "A confirmation is printed whether or not it passed; quoted because it passed, it "
-                "would be optimistic too.",
                 "No comparison of means sees an arm with rare very bad runs: read the worst seed "
                 "and the divergence beside it.",
                 "All of this is about this validation set and these data: more seeds do not make "
@@ -230,3 +234,23 @@ def _method(record: Record) -> list[Block]:
             )
         ),
     ]
+
+
+def _adopting(record: Record) -> tuple[str, ...]:
+    """What an adoption means under the campaign's policy."""
+    protocol = record.campaign.protocol
+    if protocol.policy is Policy.OPTIMISE:
+        return (
+            "Policy `optimise`: the arm with the largest screened gain of a round is adopted at "
+            "once. No single step is proven; only the headline, final against original, is a "
+            f"claim, wrong with probability {protocol.alpha:g} at most.",
+        )
+    fewest, most = CONFIRMING
+    m = protocol.confirm_seeds or f"{fewest} to {most}, as many as its gain needs,"
+    return (
+        f"Only the best candidate is tested on fresh seeds ({m} at {protocol.alpha:g}), and "
+        "adopted if that passes. Over the campaign a false adoption has probability "
+        f"{protocol.alpha:g} at most.",
+        "A confirmation is printed whether or not it passed; quoted because it passed, it would "
+        "be optimistic too.",
+    )

@@ -16,6 +16,7 @@ from orchestrator.nouns import (
     Outcome,
     Plan,
     Record,
+    Round,
     Status,
     Trial,
     Verdict,
@@ -24,30 +25,23 @@ from orchestrator.report import words
 from orchestrator.report.blocks import Table
 
 
-def verdict_words(
-    result: AblationResult, confirmation: Confirmation | None = None
-) -> dict[str, str]:
-    """The word in the verdict column by arm, with what fresh seeds said of the winner."""
-    said = {}
-    for verdict in result.verdicts:
-        asked = (
-            confirmation is not None
-            and confirmation.ablation == result.ablation
-            and confirmation.arm.name == verdict.arm
-        )
-        confirmed = confirmation.adopted if asked and confirmation else None
-        said[verdict.arm] = words.call(verdict, confirmed=confirmed)
+def verdict_words(result: AblationResult, turn: Round | None = None) -> dict[str, str]:
+    """The word in the verdict column by arm, with what its round made of the winner."""
+    said = {v.arm: words.call(v) for v in result.verdicts}
+    asked, adoption = (turn.confirmation, turn.adoption) if turn else (None, None)
+    if asked is not None and asked.ablation == result.ablation:
+        said[asked.arm.name] = words.CONFIRMED if asked.adopted else words.REFUTED
+    if adoption is not None and adoption.ablation == result.ablation:
+        said[adoption.arm.name] = words.UNPROVEN
     return said
 
 
-def ablation_table(
-    result: AblationResult, ablation: Ablation, confirmation: Confirmation | None = None
-) -> Table:
+def ablation_table(result: AblationResult, ablation: Ablation, turn: Round | None = None) -> Table:
     """The baseline's row, then the arms from best to worst."""
     known = {a.name for a in ablation.arms}
     order = [name for name in result.ranking if name in known]
     order += [a.name for a in ablation.arms if a.name not in order]
-    return comparison_table(result.comparisons, order, verdict_words(result, confirmation))
+    return comparison_table(result.comparisons, order, verdict_words(result, turn))
 
 
 def confirmation_table(confirmation: Confirmation) -> Table:
@@ -124,7 +118,7 @@ def note(comparisons: Comparisons, sense: str = "") -> str:
     text = (
         f"Difference = arm minus baseline{words.unit(metric) and ' in'}{words.unit(metric)} over "
         f"common seeds ({sense or words.good(metric)}). Intervals at {words.level(comparisons)}, "
-        f"{family}. Method: {comparisons.method}; {comparisons.n} seeds planned"
+        f"{family}. Method: {comparisons.method}; {_looks(comparisons)}"
     )
     if math.isfinite(comparisons.seed_correlation):
         text += f", correlation of runs sharing a seed {comparisons.seed_correlation:.2f}"
@@ -133,18 +127,38 @@ def note(comparisons: Comparisons, sense: str = "") -> str:
     return text + "."
 
 
+def _looks(comparisons: Comparisons) -> str:
+    """How many seeds, and at which look and level if there is more than one."""
+    if len(comparisons.looks) < 2:
+        return f"{comparisons.n} seeds planned"
+    level = comparisons.levels[comparisons.look - 1]
+    text = (
+        f"look {comparisons.look} of {len(comparisons.looks)} "
+        f"({comparisons.looks[comparisons.look - 1]} seeds), level {level:.2g}; intervals "
+        f"hold over all looks, at {words.numbers(comparisons.looks)} seeds"
+    )
+    if any(c.look < comparisons.look for c in comparisons.arms):
+        text += "; an arm that ended at an earlier look keeps its numbers"
+    return text
+
+
 def plan_table(planned: Plan) -> Table:
     """Every arm of a plan, what it changes against the baseline, and its trials."""
-    rows = [("baseline", words.settings(planned.baseline.overrides), str(len(planned.seeds)))]
+    several = len(planned.looks) > 1
+    trials = f"{planned.looks[0]} to {planned.looks[-1]}" if several else str(len(planned.seeds))
+    rows = [("baseline", words.settings(planned.baseline.overrides), trials)]
     for ablation in planned.ablations:
-        for arm in ablation.arms:
-            diff = words.changes(arm, planned.baseline)
-            rows.append((arm.name, diff, str(len(planned.seeds))))
-    confirming = f", then {len(planned.confirm_seeds)} fresh ones for the best candidate"
+        rows += [(a.name, words.changes(a, planned.baseline), trials) for a in ablation.arms]
+    most, fewest = len(planned.confirm_seeds), planned.confirm_from
+    count = f"{fewest} to {most}" if fewest else f"{most}"
+    confirming = f", then {count} fresh ones for the best candidate" if most else ""
+    looks = ""
+    if len(planned.looks) > 1:
+        looks = f", looked at after {words.numbers(planned.looks)}, each arm until it is decided"
     return Table(
         ("arm", "changes", "trials"),
         tuple(rows),
-        f"Seeds {words.seeds(planned.seeds)}{confirming if planned.confirm_seeds else ''}. Test: "
+        f"Seeds {words.seeds(planned.seeds)}{looks}{confirming}. Test: "
         f"{planned.test}, one-sided alpha {planned.alpha:g}, screening at "
         f"{planned.alpha_screen:.3g}.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from orchestrator.nouns import (
@@ -87,6 +87,12 @@ def seeds(numbers: tuple[int, ...]) -> str:
     return ", ".join(str(n) for n in numbers)
 
 
+def numbers(values: Sequence[int]) -> str:
+    """`3, 5, 7 and 10`."""
+    *first, last = map(str, values)
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def sentence(text: str) -> str:
     """`text` with the full stop it lacks; reasons of other rooms have none."""
     return text if text.endswith((".", "?", "!")) else f"{text}."
@@ -135,6 +141,9 @@ def evidence(values: Mapping[str, float | str]) -> str:
 CONFIRMED, REFUTED = "better (confirmed)", "not confirmed"
 """What fresh seeds say of a screening winner."""
 
+UNPROVEN = "adopted, unproven"
+"""What is said of a winner that no fresh seeds were asked about."""
+
 FEW = 30
 """More seeds than somebody would still run; beyond it their exact number says nothing."""
 
@@ -182,15 +191,12 @@ def unit(metric: Metric) -> str:
     return f" {metric.unit}" if metric.unit and metric.unit != "1" else ""
 
 
-def call(verdict: Verdict, *, confirmed: bool | None = None) -> str:
-    """The verdict's word. A screening winner is a candidate until fresh seeds have spoken.
-
-    `confirmed` tells what fresh seeds said of this very arm, None where it was not asked.
-    """
-    if confirmed is not None:
-        return CONFIRMED if confirmed else REFUTED
+def call(verdict: Verdict) -> str:
+    """The verdict's word. A screening winner is a candidate until fresh seeds have spoken."""
     if verdict.is_candidate:
         return "candidate (unconfirmed)"
+    if verdict.is_dropped:
+        return f"{verdict.call.value} (dropped)"
     if verdict.call is not Call.INCONCLUSIVE or verdict.seeds_needed is None:
         return verdict.call.value
     more = verdict.seeds_needed[0]

@@ -14,6 +14,10 @@ FEWEST_SEEDS = 3
 
 MOST_SEEDS = 10_000
 
+CONFIRMING = 5, 15
+"""Fewest and most seeds of a confirmation that takes as many as the screened gain needs: below, the
+gain would hardly be known; what more than 15 find was not worth screening for."""
+
 UPPER_LIMIT = 0.80
 """Confidence of the upper limit of a variance: nearly every arm is decided at N+, where the
 estimate itself leaves one in eight undecided after three seeds (docs/statistics.md)."""

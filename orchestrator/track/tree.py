@@ -76,10 +76,11 @@ def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
 
 def _adopted(record: Record) -> str:
     """What was adopted in one line, or that nothing was; empty while the campaign goes on."""
-    asked = [r.confirmation for r in record.rounds if r.confirmation and r.confirmation.adopted]
-    if not asked:
+    adopted = [r.adopted.name for r in record.rounds if r.adopted]
+    if not adopted:
         return "nothing adopted" if record.ending else ""
-    return "adopted " + ", ".join(a.arm.name for a in asked)
+    word = "adopted, unproven:" if any(r.adoption for r in record.rounds) else "adopted"
+    return f"{word} {', '.join(adopted)}"
 
 
 def _headline(record: Record) -> Iterator[Node]:
@@ -103,12 +104,16 @@ def _headline(record: Record) -> Iterator[Node]:
 def _baseline(record: Record, turn: Round) -> Iterator[Node]:
     """The round's baseline: it belongs to all of the round's ablations."""
     label = f"r{turn.number}-a0"
-    node = _arm(record, "campaign", label, "baseline", turn.baseline, turn.baseline, turn.seeds)
+    seeds = turn.seeds
+    if turn.plan is not None:  # later looks take more of them, as long as an arm goes on
+        ran = {t.seed for t, _ in record.of(turn.baseline, turn.plan.seeds)}
+        seeds = tuple(s for s in turn.plan.seeds if s in ran | set(seeds))
+    node = _arm(record, "campaign", label, "baseline", turn.baseline, turn.baseline, seeds)
     findings = ", ".join(f.rule for f in turn.findings)
     if turn.results:
         node = replace(node, metrics=control(turn.results[0].comparisons))
     yield replace(node, tags={**node.tags, "findings": findings or "none"})
-    yield from _trials(record, node, turn.baseline, turn.baseline, turn.seeds)
+    yield from _trials(record, node, turn.baseline, turn.baseline, seeds)
 
 
 def _ablations(record: Record, turn: Round, pages: Mapping[str, Page]) -> Iterator[Node]:

@@ -145,7 +145,8 @@ def test_a_file_that_cannot_be_read_or_has_only_the_baseline_is_refused(tmp_path
 
 def test_at_a_planned_look_the_level_is_that_looks_own(tmp_path):
     found = read(write(tmp_path / "s.csv", ROWS), looks=(3, 5, 7, 10))
-    assert found.alpha == pytest.approx(0.0045)
+    assert found.alpha == 0.05
+    assert found.level_of(found.arms[0]) == pytest.approx(0.0045)
     assert found.critical_value > read(tmp_path / "s.csv").critical_value
 
 

@@ -49,7 +49,7 @@ class Bench:
             factors=(),
             metric=Metric("val/loss", Direction.MIN),
             budget=budget,
-            protocol=Protocol(0.05, 3, 3, 3, 10, 2),
+            protocol=Protocol(0.05, (3,), 3, 3, 10, 2),
             workers=2,
         )
         names = {"launcher", "launcher_overrides", "workers"}

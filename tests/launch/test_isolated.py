@@ -157,7 +157,7 @@ DRIVER = """
     training = Training("call", "program.main", "sleep: 300", "seed", folder, "code")
     campaign = Campaign(
         "it", folder + "/runs", training, (), Metric("val/loss", Direction.MIN),
-        Budget(1, 10, 5, 2), Protocol(0.05, 3, 3, 3, 10, 2), workers=2,
+        Budget(1, 10, 5, 2), Protocol(0.05, (3,), 3, 3, 10, 2), workers=2,
     )
     arm = Arm("arm", (), launch.resolve(training, [()])[0])
     trials = [launch.plan_trial(campaign, arm, seed) for seed in (1, 2)]

@@ -49,7 +49,7 @@ def campaign() -> Campaign:
         budget=Budget(rounds=3, trials=300, trial_minutes=5.0, attempts=2),
         protocol=Protocol(
             alpha=0.05,
-            seeds=5,
+            looks=(5,),
             confirm_seeds=10,
             headline_seeds=10,
             max_ablations=10,

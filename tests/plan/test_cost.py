@@ -13,7 +13,7 @@ def planned(campaign):
 
 def test_cost_counts_trials_by_stage(campaign):
     told = cost(planned(campaign), campaign, None)
-    assert "5 baseline, 15 screening, 20 confirming, 20 headline; 60 at most" in told
+    assert "5 baseline, 15 screening, 20 confirming, 20 headline; 20 at least if no arm is a candidate, 60 at most" in told
     assert "budget.trials=300 over at most 3 rounds" in told
     assert "known once the baseline has run" in told
 
@@ -28,3 +28,11 @@ def test_cost_tells_time_in_waves_of_workers(campaign):
 def test_a_plan_without_ablations_costs_its_baseline(campaign):
     bare = dataclasses.replace(planned(campaign), ablations=())
     assert "5 baseline; 5 at most" in cost(bare, campaign, None)
+
+
+def test_with_several_looks_the_fewest_and_the_most_are_told(campaign):
+    protocol = dataclasses.replace(campaign.protocol, looks=(3, 5, 10), confirm_seeds=None)
+    sequential = dataclasses.replace(campaign, protocol=protocol)
+    told = cost(planned(sequential), sequential, None)
+    assert "3 to 10 baseline, 9 to 30 screening, 10 to 30 confirming, 20 headline" in told
+    assert "12 at least if no arm is a candidate, 90 at most" in told

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Arm, Budget, Factor, Hypothesis, Move, Series, Telemetry
+from orchestrator.nouns import Arm, Budget, Factor, Hypothesis, Move, Policy, Series, Telemetry
 from orchestrator.plan import foresee, freeze, plan_round
 
 UP, DOWN, EITHER = Move.UP, Move.DOWN, Move.EITHER
@@ -134,6 +134,25 @@ def test_a_spent_budget_leaves_no_ablation_but_a_note(campaign):
     plan = drawn(limited(campaign, 10), hypothesis("lr", UP))
     assert plan.ablations == ()
     assert "budget.trials=40 would pay" in plan.notes[0]
+
+
+def test_the_budget_pays_for_every_look_and_the_largest_confirmation(campaign):
+    protocol = dataclasses.replace(campaign.protocol, looks=(3, 5), confirm_seeds=None)
+    sequential = dataclasses.replace(campaign, protocol=protocol)
+    plan = drawn(limited(sequential, 45), hypothesis("lr", UP))  # 45 - 3 - 2 more - 30 = 2 x 5
+    assert names(plan) == [["lr=0.003", "lr=0.01"]]
+    assert "a confirmation takes at most 30 and an arm at most 5" in plan.notes[0]
+    assert "budget.trials=50 would pay" in plan.notes[0]
+    assert (plan.looks, len(plan.seeds)) == ((3, 5), 5)
+    assert (plan.confirm_from, len(plan.confirm_seeds)) == (5, 15)
+
+
+def test_whoever_only_optimises_pays_for_no_confirmation(campaign):
+    protocol = dataclasses.replace(campaign.protocol, policy=Policy.OPTIMISE)
+    greedy = dataclasses.replace(campaign, protocol=protocol)
+    plan = drawn(limited(greedy, 20), hypothesis("lr", UP))  # 20 - 5 baseline = 3 arms x 5
+    assert names(plan) == [["lr=0.003", "lr=0.01", "lr=0.03"]]
+    assert plan.confirm_seeds == ()
 
 
 def test_none_and_texts_have_readable_arm_names(campaign):

@@ -17,8 +17,8 @@ def test_seed_blocks_are_readable(campaign):
 
 
 def test_no_seed_is_used_twice(campaign):
-    for seeds in (3, 5, 150):
-        protocol = dataclasses.replace(campaign.protocol, seeds=seeds)
+    for seeds in (4, 5, 150):
+        protocol = dataclasses.replace(campaign.protocol, looks=(3, seeds))
         blocks = [headline_seeds(protocol)]
         for number in range(1, 20):
             blocks.append(seed_block(protocol, number=number, stage="screen"))

@@ -73,7 +73,7 @@ def test_the_campaign_page_says(said: str, written: tuple[Record, Report]) -> No
         "Worst seed: ",
         "Diverged on 1 of 5 seeds, on 1 of them alone",
         "Judged by its own variance",
-        "Flags: fragile.",
+        "Flag fragile: the exact sign-flip test does not agree",
         "## Mechanism",
         "| weight_decay=1.0 | 3 | - | DIVERGED: val/loss is nan from step 310 |",
         "**weight_decay=0.1**: optimizer.weight_decay: 0 → 0.1",

@@ -20,7 +20,7 @@ def record(tmp_path: Path) -> Record:
 def first(record: Record):
     turn = record.rounds[0]
     assert turn.plan is not None
-    return turn.results[0], turn.plan.ablations[0], turn.confirmation
+    return turn.results[0], turn.plan.ablations[0], turn
 
 
 def test_the_baseline_comes_first_and_then_the_arms_from_best_to_worst(record: Record) -> None:

@@ -63,10 +63,10 @@ def test_durations_are_in_the_largest_unit(value: float, told: str) -> None:
 def test_a_winner_of_screening_is_a_candidate_until_fresh_seeds_have_spoken() -> None:
     winner = Verdict("a", Call.BETTER, "", "", is_candidate=True)
     assert words.call(winner) == "candidate (unconfirmed)"
-    assert words.call(winner, confirmed=True) == "better (confirmed)"
-    assert words.call(winner, confirmed=False) == "not confirmed"
     assert words.call(Verdict("a", Call.INCONCLUSIVE, "", "", (4, 9))) == "inconclusive (+4 seeds)"
     assert words.call(Verdict("a", Call.UNSTABLE, "", "")) == "unstable"
+    dropped = Verdict("a", Call.INCONCLUSIVE, "", "", is_dropped=True)
+    assert words.call(dropped) == "inconclusive (dropped)"
 
 
 def test_a_sentence_gets_one_full_stop() -> None:
