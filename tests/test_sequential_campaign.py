@@ -117,7 +117,7 @@ def test_a_run_killed_between_looks_resumes_to_the_same_table(exp):
     assert sum("look/" in s for s in done) == 4
     assert record(exp).rounds[0].results[0].comparisons.arms[0].n_pairs == 10
     told = run(exp, "dropout=0.003", verb="explain")
-    assert "Look 2 of 4 (5 seeds, level 0.0088): dropout=0.003 goes on" in told
+    assert "Look 2 of 4 (5 seeds, level 0.0087): dropout=0.003 goes on" in told
     for look in (1, 2):
         shutil.rmtree(exp.parent / "campaign")
         process = subprocess.Popen(
