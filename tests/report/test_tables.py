@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.nouns import Comparison, Direction, Interval, Record
-from orchestrator.report import pictures, tables, words
+from orchestrator.nouns import Adoption, Comparison, Direction, Interval, Record
+from orchestrator.report import pictures, sentences, tables, words
+from orchestrator.stats import flags
 from tests import records
 
 
@@ -129,3 +130,41 @@ def test_a_plan_shows_what_each_arm_changes(record: Record) -> None:
     rows = {row[0]: row for row in tables.plan_table(records.plan()).rows}
     assert rows["weight_decay=0.1"][1:] == ("optimizer.weight_decay: 0 → 0.1", "5")
     assert rows["baseline"][1] == "original configuration"
+
+
+def test_at_one_of_several_looks_the_note_tells_look_and_level(record: Record) -> None:
+    result, ablation, turn = first(record)
+    looked = dataclasses.replace(
+        result.comparisons, looks=(3, 5), levels=(0.018, 0.04), look=2,
+        arms=tuple(dataclasses.replace(c, look=1 + i % 2) for i, c in
+                   enumerate(result.comparisons.arms)),
+    )  # fmt: skip
+    note = tables.ablation_table(
+        dataclasses.replace(result, comparisons=looked), ablation, turn
+    ).note
+    assert "look 2 of 2 (5 seeds), level 0.04; intervals hold over all looks, at 3 and 5" in note
+    assert "an arm that ended at an earlier look keeps its numbers" in note
+    lines = sentences.arm(looked.arms[0], looked, None, "")
+    assert "Decided at look 1 of 2 (3 seeds), level 0.018." in lines
+
+
+def test_a_plan_with_looks_tells_the_fewest_and_the_most_trials() -> None:
+    plan = dataclasses.replace(records.plan(), looks=(3, 5), confirm_from=5)
+    table = tables.plan_table(plan)
+    assert {row[2] for row in table.rows} == {"3 to 5"}
+    assert "looked at after 3 and 5, each arm until it is decided" in table.note
+    assert "then 5 to 6 fresh ones" in table.note
+
+
+def test_what_was_adopted_without_a_confirmation_is_unproven(record: Record) -> None:
+    result, ablation, turn = first(record)
+    taken = Adoption(ablation.name, ablation.arms[2])
+    greedy = dataclasses.replace(turn, confirmation=None, adoption=taken)
+    assert tables.verdict_words(result, greedy)["weight_decay=0.1"] == "adopted, unproven"
+    assert sentences.what_became(greedy, ablation) == sentences.adoption(taken)
+    assert greedy.adopted == ablation.arms[2]
+
+
+def test_every_flag_is_explained() -> None:
+    known = {value for name, value in vars(flags).items() if name.isupper()}
+    assert known == set(sentences.FLAGS)
