@@ -118,8 +118,8 @@ def test_a_run_killed_between_looks_resumes_to_the_same_table(exp):
     assert record(exp).rounds[0].results[0].comparisons.arms[0].n_pairs == 10
     told = run(exp, "dropout=0.003", verb="explain")
     assert "Look 2 of 4 (5 seeds, level 0.0087): dropout=0.003 goes on" in told
-    for look in (1, 2):
-        shutil.rmtree(exp.parent / "campaign")
+    shutil.rmtree(exp.parent / "campaign")
+    for look in (1, 2):  # killed after each of them, resumed twice
         process = subprocess.Popen(
             command(exp, "run", slow), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -127,9 +127,9 @@ def test_a_run_killed_between_looks_resumes_to_the_same_table(exp):
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=60)
         assert f"round/1/look/{look + 1}/dropout" not in steps(exp)
-        run(exp, slow)
-        assert table(record(exp)) == undisturbed
-        assert sorted(steps(exp)) == sorted(done)
+    run(exp, slow)
+    assert table(record(exp)) == undisturbed
+    assert sorted(steps(exp)) == sorted(done)
 
 
 def wait_for(exp: Path, name: str) -> None:
