@@ -22,7 +22,7 @@ class NormSeries:
 
     All arrays are [n] and aligned with `steps` (ascending); `norms`, `loss` and `lr` may hold NaN and
     inf; None where nothing was recorded. `max_norm_in_force` is the threshold the pilot itself was
-    clipped with (the norms are still those before clipping).
+    clipped with (the norms are still those before clipping). `flags` were raised while reading.
     """
 
     steps: Ints
@@ -33,6 +33,7 @@ class NormSeries:
     skipped: Bools | None = None
     max_norm_in_force: float | None = None
     source: str = ""
+    flags: tuple[Flag, ...] = ()
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -47,7 +47,7 @@ class Checked:
 
 def check(series: NormSeries) -> Checked:
     """Run the checks in order; the first refusal ends them."""
-    flags: list[Flag] = []
+    flags: list[Flag] = [*series.flags]
     notes: list[str] = []
     finite = np.isfinite(series.norms)
     zero = series.norms == 0

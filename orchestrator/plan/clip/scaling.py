@@ -171,7 +171,7 @@ def micro_step(norms: Floats) -> MicroStep | None:
     valid = np.isfinite(norms[:ENOUGH_ROWS])
     z = np.log(norms[:ENOUGH_ROWS][valid])
     row = np.flatnonzero(valid)
-    r = z - rolling_median(z, 2 * LONGEST_CYCLE + 1)
+    r = z - _rolling_mean(z, 2 * LONGEST_CYCLE)  # a median would bend the phases of a cycle of 2
     total = float(np.mean(np.abs(r - np.median(r))))
     best: tuple[float, int, int] | None = None
     for cycle in range(2, min(LONGEST_CYCLE, len(z) // 6) + 1):
@@ -197,3 +197,12 @@ def micro_step(norms: Floats) -> MicroStep | None:
         "once per optimizer step, after accumulation.",
     )
     return MicroStep(flag, np.arange(len(norms)) % cycle == last)
+
+
+def _rolling_mean(z: Floats, width: int) -> Floats:
+    """Mean over about `width` values around each one, fewer at the ends: [n] -> [n]."""
+    total = np.concatenate([[0.0], np.cumsum(z)])
+    index = np.arange(len(z))
+    first, last = np.maximum(0, index - width // 2), np.minimum(len(z), index + width // 2)
+    means: Floats = (total[last] - total[first]) / (last - first)
+    return means
