@@ -22,7 +22,8 @@ class NormSeries:
 
     All arrays are [n] and aligned with `steps` (ascending); `norms`, `loss` and `lr` may hold NaN and
     inf; None where nothing was recorded. `max_norm_in_force` is the threshold the pilot itself was
-    clipped with (the norms are still those before clipping). `flags` were raised while reading.
+    clipped with (the norms are still those before clipping). `flags` were raised while reading;
+    `optimizer` is its class name where it is known.
     """
 
     steps: Ints
@@ -34,6 +35,7 @@ class NormSeries:
     max_norm_in_force: float | None = None
     source: str = ""
     flags: tuple[Flag, ...] = ()
+    optimizer: str = ""
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -112,9 +110,7 @@ def banded(w: World, p: Proposal, rng: np.random.Generator) -> Iterator[tuple[st
     if w.body is None or not wanted:
         return
     samples = np.stack([w.body(rng, p.n_used) for _ in range(DRAWS)])  # [draws, n]
-    floor = np.maximum(
-        np.median(samples, axis=1) + np.log(1.25), np.quantile(samples, 0.9, axis=1)
-    )
+    floor = np.maximum(np.median(samples, axis=1) + np.log(1.25), np.quantile(samples, 0.9, axis=1))
     for c in wanted:
         drawn = np.maximum(np.quantile(samples, c.quantile, axis=1), floor)
         low, high = np.quantile(drawn, [(1 - BAND) / 2, (1 + BAND) / 2])
@@ -138,7 +134,9 @@ def recorded(folder: Path) -> list[Tally]:
         dead = facts[name]["val_metric"] < DEAD
         healthy.add((p.recommendation == "refused") == dead, f"{name}: {p.reason}")
         if p.recommendation != "refused" and facts[name].get("inject") == "scale":
-            used = [s for s in facts[name]["bad_steps"] if s > p.evidence.steps[p.evidence.ramp_end]]
+            used = [
+                s for s in facts[name]["bad_steps"] if s > p.evidence.steps[p.evidence.ramp_end]
+            ]
             for s in used:
                 spikes.add(s in p.spikes, f"{name}: step {s}")
         for origin in ORIGINS:
@@ -169,6 +167,7 @@ def ahead(series: NormSeries, share: float, optimizer: str) -> Iterator[tuple[bo
 
 def head(series: NormSeries, n: int) -> NormSeries:
     """The first `n` rows."""
+
     def cut(x):  # type: ignore[no-untyped-def]
         return None if x is None else x[:n]
 

@@ -61,7 +61,8 @@ def segment(lr: Floats | None, n: int) -> tuple[int, int, Ints]:
 
 def calibrate(log_norms: Floats, lr: Floats | None, residuals: Floats | None = None) -> Calibration:
     """Calibrate on the valid log norms [n] of a pilot; `lr` [n] if known, at least 50 steps of the
-    last regime; `residuals` [n] over the rolling median where they are known already."""
+    last regime; `residuals` [n] over the rolling median where they are known already.
+    """
     z = log_norms
     first, ramp, jumps = segment(lr, len(z))
     found = spikes(z[ramp:], None if residuals is None else residuals[ramp:])

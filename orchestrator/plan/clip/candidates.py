@@ -47,7 +47,7 @@ def thresholds(c: Calibration) -> tuple[Threshold, ...]:
 def floor(body: Floats) -> float:
     """No candidate lies below 1.25 x the median, nor below p90, of the body [n] of log norms."""
     middle = float(np.median(body)) + np.log(FLOOR_MEDIANS)
-    return max(middle, float(np.quantile(body, FLOOR_QUANTILE)))
+    return max(float(middle), float(np.quantile(body, FLOOR_QUANTILE)))
 
 
 def is_supported(quantile: float, c: Calibration) -> bool:

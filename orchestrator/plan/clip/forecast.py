@@ -49,8 +49,8 @@ def level(w: Window) -> Level:
     block = len(w) / len(w.block_levels)
     slope = w.slope if w.is_drifting else 0.0
     walk, walk_error = _walk_variance(w, slope * block)
-    # One error less: half of all stationary pilots would seem to walk otherwise.
-    surely = max(0.0, walk - walk_error)
+    # Two errors less: half of all stationary pilots would seem to walk otherwise.
+    surely = max(0.0, walk - 2 * walk_error)
     noise = max(w.block_noise, 1e-12) ** 2
     value, error, smooth = _filter(w.block_levels, slope * block, surely, noise)
     steps = np.arange(w.first, w.last)
@@ -116,15 +116,15 @@ def ratios(
     e = residuals[::thin]
     draws = max(1, horizon // thin)
     length = max(1, min(len(e), round(len(e) ** (1 / 3)) + 1))
-    position = np.arange(draws) * thin
+    position = np.arange(draws, dtype=np.float64) * thin
     out = np.empty((REPLICATES, len(log_thresholds)))
     for i in range(REPLICATES):
         law = _blocks(e, len(e), length, rng)
         drawn = _blocks(law, draws, length, rng)
-        path = at.error * rng.standard_normal() + extra * rng.standard_normal()
-        path = path + rng.uniform(*SLOPE_SHARE) * at.slope * position
-        path = path + at.slope_error * rng.standard_normal() * position * bool(at.slope)
-        path = path + _walk(at, position, rng)
+        drift = rng.uniform(*SLOPE_SHARE) * at.slope
+        drift += at.slope_error * rng.standard_normal() * bool(at.slope)
+        start = at.error * rng.standard_normal() + extra * rng.standard_normal()
+        path = start + drift * position + _walk(at, position, rng)
         above = np.sort(at.value + path + drawn)
         unseen = rng.binomial(draws, min(1.0, rng.gamma(0.5) / len(e)))
         out[i] = 1 - (np.searchsorted(above, log_thresholds, side="right") - unseen) / draws
@@ -135,7 +135,8 @@ def _blocks(x: Floats, n: int, length: int, rng: np.random.Generator) -> Floats:
     """`n` values of `x` in circular blocks of `length`."""
     starts = rng.integers(0, len(x), -(-n // length))
     index = (starts[:, None] + np.arange(length)) % len(x)
-    return x[index.ravel()[:n]]
+    drawn: Floats = x[index.ravel()[:n]]
+    return drawn
 
 
 def _walk(at: Level, position: Floats, rng: np.random.Generator) -> Floats:
@@ -145,7 +146,8 @@ def _walk(at: Level, position: Floats, rng: np.random.Generator) -> Floats:
         return np.zeros(len(position))
     count = int(position[-1] / at.block) + 2
     walk = np.cumsum(np.concatenate([[0.0], np.sqrt(variance) * rng.standard_normal(count)]))
-    return np.interp(position, at.block * np.arange(count + 1), walk)
+    path: Floats = np.interp(position, at.block * np.arange(count + 1), walk)
+    return path
 
 
 def interval(simulated: Floats, *, widen: float) -> ClipRatio:

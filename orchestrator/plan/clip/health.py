@@ -68,7 +68,7 @@ def _noise(y: Floats) -> float:
 def _gain(first: Floats, end: float, noise: float) -> bool:
     start = float(np.median(first))
     error = 1.25 * noise / np.sqrt(len(first))  # of a median
-    return start - end > max(SIGNIFICANT * error, SMALLEST_GAIN * abs(start))
+    return bool(start - end > max(SIGNIFICANT * error, SMALLEST_GAIN * abs(start)))
 
 
 def _block_medians(y: Floats) -> Floats:

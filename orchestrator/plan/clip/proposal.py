@@ -38,6 +38,7 @@ def propose(
     """
     pilots = [series] if isinstance(series, NormSeries) else list(series)
     _validate(pilots, horizon=horizon, current=current, n_parameters=n_parameters)
+    optimizer = optimizer or next((p.optimizer for p in pilots if p.optimizer), None)
     examined = [examine(p, rng) for p in pilots]
     usable = tuple(p for p in examined if p.calibration is not None)
     flags = _union(examined)

@@ -64,6 +64,7 @@ def from_telemetry(telemetry: Telemetry, *, source: str = "") -> NormSeries:
         skipped=None if skipped is None else skipped == 1,
         max_norm_in_force=float(in_force[-1]) if len(in_force) else None,
         source=source,
+        optimizer=str(telemetry.header.get("optimizer") or ""),
     )
 
 

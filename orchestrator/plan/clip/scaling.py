@@ -101,7 +101,8 @@ def _constant_scale(series: NormSeries, z: Floats, log_scale: Floats) -> Scaled 
 
 def _without_column(norms: Floats, valid: Bools) -> Scaled | None:
     """Norms above 1e3 for a tenth of the pilot, whose level moves as a loss scale does: it halves after
-    overflows, doubles now and then, or overflows come at equal distances."""
+    overflows, doubles now and then, or overflows come at equal distances.
+    """
     if not valid.any() or float(np.quantile(norms[valid], 0.9)) < SUSPICIOUS_LEVEL:
         return None
     at = np.flatnonzero(valid)
@@ -131,7 +132,7 @@ def _without_column(norms: Floats, valid: Bools) -> Scaled | None:
 
 def _level_steps(z: Floats, events: Ints) -> Floats:
     """Median after minus median before each event, up to its neighbours: [events]; NaN if unseen."""
-    bounds = np.concatenate([[0], events, [len(z)]])
+    bounds: list[int] = [0, *(int(e) for e in events), len(z)]
     steps = np.full(len(events), np.nan)
     for i in range(len(events)):
         before = z[max(bounds[i], bounds[i + 1] - EVENT_WINDOW) : bounds[i + 1]]

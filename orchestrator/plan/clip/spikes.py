@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orchestrator.clip_nouns import Bools
 from orchestrator.nouns import Floats, Ints
 from orchestrator.plan.clip.robust import lower_half_std, rolling_median
 
@@ -20,7 +21,13 @@ GAP_EXCESSES = 5.0
 
 In an exponential tail the gap below the k-th largest is exponential with mean excess / k (Renyi
 1953), so that some gap exceeds it with a probability below exp(-5) pi^2 / 6, 1.1 %. A normal body of
-1,000 steps ends near 3.3 std, and 5 x 0.42 = 2.1 std further is below the 6 std of a spike."""
+1,000 steps ends near 3.3 std, and 5 x 0.42 = 2.1 std further is below the 6 std of a spike. Where the
+tail is heavy (mean excess over HEAVY spreads) each gap has to be wide by itself."""
+
+GAP_HEAVY = 8.0
+
+HEAVY = 0.85
+"""Mean excess over the spread of the lower half: 0.42 normal, 0.97 Laplace, 1.67 Pareto (any alpha)."""
 
 TOP = 0.05
 
@@ -52,13 +59,31 @@ def spikes(log_norms: Floats, residuals: Floats | None = None) -> Spikes:
     body = np.delete(r, far)
     gaps = np.diff(np.concatenate([[body.max()], r[far]]))
     count = np.arange(len(far), 0, -1)  # that lie beyond each gap
-    needed = (GAP_EXCESSES + 2 * np.log(count)) / count * mean_excess(body)
-    wide = np.flatnonzero(gaps > np.where(count > 1, np.maximum(needed, SMALLEST), needed))
-    beyond = np.sort(far[wide[0] :]) if len(wide) else none
-    tail = np.sort(far[: wide[0]]) if len(wide) else np.sort(far)
+    excess = mean_excess(body)
+    if excess < HEAVY * spread:
+        needed = (GAP_EXCESSES + 2 * np.log(count)) / count * excess
+        wide = np.flatnonzero(gaps > np.where(count > 1, np.maximum(needed, SMALLEST), needed))
+    else:
+        wide = np.flatnonzero(gaps > GAP_HEAVY * excess)
+    cut = int(wide[0]) if len(wide) else len(far)
+    beyond, tail = np.sort(far[cut:]), np.sort(far[:cut])
+    beyond = beyond[_stands_out(log_norms, beyond, far)]
     if len(beyond) > LARGEST_SHARE * len(r):
         return Spikes(none, r, spread, tail, is_second_population=True)
     return Spikes(beyond, r, spread, tail)
+
+
+def _stands_out(z: Floats, beyond: Ints, far: Ints) -> Bools:
+    """Which of `beyond` lie above every ordinary step near them: [k].
+
+    Where two kinds of batches alternate the rolling median may jump between them; a step far above it
+    is then still an ordinary one of the upper kind.
+    """
+    ordinary = z.copy()
+    ordinary[far] = -np.inf
+    reach = WINDOW // 2
+    highest = [ordinary[max(0, i - reach) : i + reach + 1].max() for i in beyond]
+    return np.array([z[i] > h + SMALLEST / 2 for i, h in zip(beyond, highest, strict=True)], bool)
 
 
 def mean_excess(x: Floats) -> float:

@@ -56,8 +56,10 @@ def lr_jumps(lr: Floats | None, start: int) -> Ints:
     found = []
     for i in np.flatnonzero(moves > TOLERANCE):
         around = np.sort(np.concatenate([moves[max(0, i - 5) : i], moves[i + 1 : i + 6]]))
-        # The second largest: the jump before or after may be a jump as well.
-        if i + 1 > start and (len(around) < 2 or moves[i] > 5 * around[-2]):
+        # The second largest: the jump before or after may be a jump as well. In the last steps a jump
+        # cannot be told from the end of a decay in which steps are missing.
+        is_last = i + 6 > len(moves)
+        if i + 1 > start and not is_last and moves[i] > 5 * around[-2]:
             found.append(int(i) + 1)
     return np.array(found, dtype=np.int64)
 
@@ -129,7 +131,8 @@ def describe(z: Floats, first: int, last: int, *, is_stable: bool) -> Window:
 
 def _slope_error(centers: Floats, levels: Floats, slope: float, noise: float, phi: float) -> float:
     """Standard error of a slope through block levels; the larger of what the residuals of the blocks
-    say, with their own correlation, and what the noise within blocks says."""
+    say, with their own correlation, and what the noise within blocks says.
+    """
     count = len(levels)
     if count < 3:
         return float("inf")

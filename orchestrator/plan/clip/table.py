@@ -35,7 +35,7 @@ def read_csv(path: Path) -> tuple[NormSeries, ...]:
     """The series in a CSV with a header, one for each value of a column `run` if there is one."""
     header, rows = _rows(path)
     taken = _columns(header, path)
-    columns = list(zip_longest(*rows, fillvalue="")) if rows else [()] * len(header)
+    columns = list(zip_longest(*rows, fillvalue=""))
     texts = {
         name: list(columns[i]) if i < len(columns) else [""] * len(rows)
         for name, i in taken.items()
@@ -47,10 +47,12 @@ def read_csv(path: Path) -> tuple[NormSeries, ...]:
     for run in dict.fromkeys(runs):
         at = [i for i, r in enumerate(runs) if r == run]
         part = {name: [cells[i] for i in at] for name, cells in texts.items()}
-        found.append(
-            series(part, source=f"{path}, run {run}", row=lambda i, at=at: f"line {at[i] + 2}")
-        )
+        found.append(series(part, source=f"{path}, run {run}", row=_lines(at)))
     return tuple(found)
+
+
+def _lines(at: Sequence[int]) -> Callable[[int], str]:
+    return lambda i: f"line {at[i] + 2}"
 
 
 def series(
@@ -62,7 +64,10 @@ def series(
     """
     norm_cells = texts["grad_norm"]
     keep = [i for i, cell in enumerate(norm_cells) if not _is_missing(cell)]
-    place = lambda i: row(keep[i])  # noqa: E731
+
+    def place(i: int) -> str:
+        return row(keep[i])
+
     cells = {name: [column[i] for i in keep] for name, column in texts.items()}
     numbers: dict[str, Floats] = {}
     errors = []
@@ -176,7 +181,9 @@ def _steps(given: Floats | None, n: int, source: str, row: Callable[[int], str])
     """The optimizer step of each row; rows are counted where no step was written."""
     if given is None:
         return np.arange(n, dtype=np.int64)
-    odd = np.flatnonzero(~(np.isfinite(given) & (given == np.floor(given)) & (np.abs(given) < 2e15)))
+    odd = np.flatnonzero(
+        ~(np.isfinite(given) & (given == np.floor(given)) & (np.abs(given) < 2e15))
+    )
     if len(odd):
         raise OrchestratorError(
             f"{source}, {row(int(odd[0]))}: step is {given[odd[0]]:g}.",
