@@ -20,9 +20,9 @@ Bools = npt.NDArray[np.bool_]
 class NormSeries:
     """The unclipped total gradient norm of one trial, one row per optimizer step.
 
-    All arrays are [n] and aligned with `steps` (ascending); `norms`, `loss` and `lr` may hold NaN and
-    inf; None where nothing was recorded. `max_norm_in_force` is the threshold the pilot itself was
-    clipped with (the norms are still those before clipping). `flags` were raised while reading;
+    All arrays are [n] and aligned with `steps` (ascending); `norms`, `loss` and `lr` may hold NaN
+    and inf; None where nothing was recorded. `max_norm_in_force` is the threshold the pilot itself
+    was clipped with (the norms are still those before clipping). `flags` were raised while reading;
     `optimizer` is its class name where it is known.
     """
 
@@ -73,9 +73,9 @@ class Candidate:
 
     `quantile` is the quantile of the body it stands for, None where it comes from another formula.
     `clip_ratio` is predicted for the horizon; `stage_ratios` belong to `Proposal.stages`.
-    `spikes_to` is what the largest spike is reduced to, as a multiple of the level then (None without
-    spikes); `update_removed` and `lr_factor` = E[min(1, max_norm / norm)] are over the window: the
-    learning rate of a control without clipping that moves as far.
+    `spikes_to` is what the largest spike is reduced to, as a multiple of the level then (None
+    without spikes); `update_removed` and `lr_factor` = E[min(1, max_norm / norm)] are over the
+    window: the learning rate of a control without clipping that moves as far.
     """
 
     name: str
@@ -109,10 +109,10 @@ class BacktestRow:
 class ClipEvidence:
     """The plain arrays behind a proposal, for plots.
 
-    `steps`, `norms` [n] are the valid steps of the first usable pilot, `lr` [n] or None; `spikes` [k]
-    and `window` (first, last) index them. `blocks` are (steps, norms) of block medians [b] each,
-    `trend` the fitted level at these steps. `thresholds` [g] with the ratio over the whole pilot, over
-    the window, and the forecast's low, median and high [g] each.
+    `steps`, `norms` [n] are the valid steps of the first usable pilot, `lr` [n] or None; `spikes`
+    [k] and `window` (first, last) index them. `blocks` are (steps, norms) of block medians [b]
+    each, `trend` the fitted level at these steps. `thresholds` [g] with the ratio over the whole
+    pilot, over the window, and the forecast's low, median and high [g] each.
     """
 
     steps: Ints
@@ -135,8 +135,9 @@ class Proposal:
     """What is proposed for `max_norm`, why, and for how long it holds.
 
     `recommendation` is "clip", "no_clipping_needed" or "refused". `stable` is None where no stable
-    interval was found and the last steps were taken, re-based; `window` is what was used. `present` is
-    the setting in force today, forecast like a candidate. `is_exploratory`: the backtest failed.
+    interval was found and the last steps were taken, re-based; `window` is what was used.
+    `present` is the setting in force today, forecast like a candidate. `is_exploratory`: the
+    backtest failed.
     """
 
     flags: tuple[Flag, ...]

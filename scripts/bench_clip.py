@@ -1,4 +1,4 @@
-"""Clip proposals on synthetic series of known law and on recorded trainings: the figures of docs/clip.md."""
+"""Clip proposals on synthetic series of known law and on recorded trainings."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ DEAD = 0.2
 
 
 def ahead(series: NormSeries, share: float, optimizer: str) -> Iterator[tuple[bool, str]]:
-    """Whether the realised clip ratio after `share` of the series lies in the interval of each candidate."""
+    """Whether the realised clip ratio after `share` of the series lies in each interval."""
     cut = int(share * len(series))
     p = proposed(head(series, cut), 0, optimizer=optimizer)
     if p.recommendation == "refused":

@@ -1,4 +1,4 @@
-"""Synthetic gradient-norm series of known law, of twelve kinds: what bench_clip.py measures the proposal on.
+"""Synthetic gradient-norm series of known law, of twelve kinds, for bench_clip.py.
 
 `world(kind, rng, law)` draws one series with its truth. Two laws of the body: `lognormal` (the
 thresholds in orchestrator/plan/clip were chosen on it) and `gamma` (only ever reported on).
@@ -22,7 +22,8 @@ Draw = Callable[[np.random.Generator, int], Floats]
 class World:
     """A series and the truth about it.
 
-    `body(rng, n)` draws n log norms of the process as it is at the end (None: no quantile is asked for).
+    `body(rng, n)` draws n log norms of the process as it is at the end (None: no quantile is asked
+    for).
     """
 
     kind: str
@@ -167,8 +168,8 @@ def bimodal(rng: np.random.Generator, n: int, level: float, body: _Body) -> Worl
     return World("bimodal", _series(rng, draw(rng, n)), frozenset({"bimodal"}), body=draw)
 
 
-def pareto(rng: np.random.Generator, n: int, level: float, body: _Body) -> World:
-    """Pareto norms: the log norm is exponential. `body` is not used: the tail is the law."""
+def pareto(rng: np.random.Generator, n: int, level: float, _: _Body) -> World:
+    """Pareto norms: the log norm is exponential."""
     alpha = rng.uniform(1.3, 4.0)
 
     def draw(g: np.random.Generator, m: int) -> Floats:
@@ -246,7 +247,7 @@ def nonfinite(rng: np.random.Generator, n: int, level: float, body: _Body) -> Wo
     )
 
 
-def short(rng: np.random.Generator, n: int, level: float, body: _Body) -> World:
+def short(rng: np.random.Generator, _: int, level: float, body: _Body) -> World:
     """Fewer than 50 steps."""
     z = level + body.draw(rng, int(rng.integers(5, 50)))
     return World("short", _series(rng, z), frozenset({"too_short"}), is_refused=True)

@@ -18,7 +18,7 @@ ANSWERS = {
 
 
 def show_proposal(proposal: Proposal, pictures: Sequence[Path], *, planned: str | None) -> None:
-    """Print a proposal; `planned` is the campaign file of the ablation that tests it, if written."""
+    """Print a proposal; `planned` is the campaign file that tests it, if written."""
     show(document(proposal, pictures, planned=planned), console())
 
 

@@ -153,6 +153,7 @@ def _colour(row: ForestRow, lower_is_better: bool) -> str:
 
 
 def figure_with_axes(height: float) -> tuple[Figure, Axes]:
+    """A plain figure of the report's width, `height` in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
@@ -169,6 +170,7 @@ def _plain(axes: Axes) -> None:
 
 
 def png(figure: Figure) -> bytes:
+    """The figure as a file."""
     buffer = io.BytesIO()
     # No software version in the file: the same numbers give the same bytes.
     figure.savefig(buffer, format="png", metadata={"Software": None})

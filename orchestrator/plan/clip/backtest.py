@@ -34,7 +34,7 @@ class Backtest:
 def backtest(
     steps: Ints, log_norms: Floats, lr: Floats | None, residuals: Floats, rng: np.random.Generator
 ) -> Backtest:
-    """Propose at earlier origins of the last regime, each from what was known then; all arrays [n]."""
+    """Propose at earlier origins of the last regime, each from what was known then: [n] each."""
     first, _, _ = segment(lr, len(log_norms))
     rows: list[BacktestRow] = []
     errors: list[float] = []
@@ -80,7 +80,7 @@ def widening(c: Calibration) -> float:
 
 
 def level_spread(c: Calibration, errors: list[float], horizon: int) -> float:
-    """Standard deviation of the level over the horizon that rolling origins show beyond the model's."""
+    """Standard deviation of the level that rolling origins show beyond the model's."""
     if len(errors) < ENOUGH_ORIGINS:
         return 0.0
     seen = float(np.mean(np.square(errors)))

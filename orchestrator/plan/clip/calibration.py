@@ -1,4 +1,4 @@
-"""One pilot up to some step: spikes, window, level, shape. What `propose` and the backtest both do."""
+"""One pilot up to some step: spikes, window, level, shape. Both `propose` and backtest."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from orchestrator.plan.clip.stable import AFTER_RAMP, Window
 class Calibration:
     """What a threshold is derived from; indices count valid steps, norms are logs.
 
-    `values` [w] are the window's log norms, re-based to the level at its end where the level drifts;
-    `residuals` [w] the same less the smoothed level; `is_body` [w] excludes spikes. `n_eff` is the
-    number of independent steps the body counts as.
+    `values` [w] are the window's log norms, re-based to the level at its end where the level
+    drifts; `residuals` [w] the same less the smoothed level; `is_body` [w] excludes spikes.
+    `n_eff` is the number of independent steps the body counts as.
     """
 
     log_norms: Floats
@@ -60,8 +60,9 @@ def segment(lr: Floats | None, n: int) -> tuple[int, int, Ints]:
 
 
 def calibrate(log_norms: Floats, lr: Floats | None, residuals: Floats | None = None) -> Calibration:
-    """Calibrate on the valid log norms [n] of a pilot; `lr` [n] if known, at least 50 steps of the
-    last regime; `residuals` [n] over the rolling median where they are known already.
+    """Calibrate on the valid log norms [n] of a pilot, at least 50 of them in the last regime.
+
+    `lr` [n] if known; `residuals` [n] over the rolling median where they are known already.
     """
     z = log_norms
     first, ramp, jumps = segment(lr, len(z))
@@ -81,7 +82,9 @@ def calibrate(log_norms: Floats, lr: Floats | None, residuals: Floats | None = N
     heavy = None if modes is not None else shape.heavy_tail(values[keep])
     return Calibration(
         log_norms=z, first=first, ramp_end=ramp, jumps=jumps, window=window, level=level,
-        spikes=Spikes(ramp + found.indices, r, found.spread, ramp + found.tail, found.is_second_population),
+        spikes=Spikes(
+            ramp + found.indices, r, found.spread, ramp + found.tail, found.is_second_population
+        ),
         values=values, residuals=rest, is_body=keep,
         n_eff=float(keep.sum()) / variance_inflation(window.phi), modes=modes, heavy=heavy,
     )  # fmt: skip

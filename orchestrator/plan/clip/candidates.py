@@ -12,8 +12,8 @@ from orchestrator.plan.clip.robust import log_mad
 
 QUANTILES = {"standard": 0.99, "light": 0.995, "firm": 0.95}
 MADS = 4.0
-"""Median + 4 MAD of the log (MAD scaled to the standard deviation) clips next to nothing of a normal
-body; on the recorded trainings it did as well as p95."""
+"""Median + 4 MAD of the log (MAD scaled to the standard deviation) clips next to nothing of a
+normal body; on the recorded trainings it did as well as p95."""
 
 EXCEEDANCES = 5.0  # independent steps that must lie beyond a quantile for it to be quoted
 FEW = 200  # steps under which only p95 is quoted
@@ -29,7 +29,7 @@ ORDER = ("standard", "light", "firm", "gap")
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A candidate before it is forecast: log of the threshold, and the quantile it is, if it is one."""
+    """A candidate before it is forecast: log of the threshold, and its quantile, if any."""
 
     name: str
     log_norm: float

@@ -1,6 +1,7 @@
-"""What is wrong with the record itself, before any threshold is thought of. In order; see docs/clip.md.
+"""What is wrong with the record itself, in the order of docs/clip.md.
 
-Each check returns a Flag or None; a `Refusal` says that no threshold can be proposed from this record.
+Each check returns a Flag or None; a `Refusal` says that no threshold can be proposed from this
+record.
 """
 
 from __future__ import annotations
@@ -21,8 +22,9 @@ LOG_STD_CONSTANT = 1e-6
 SHARED_RELATIVE = 1e-4  # clip_grad_norm_ divides by norm + 1e-6: a clipped norm is this close
 SHARED_SHARE, SHARED_STEPS = 0.01, 8
 SHARED_EXCESS = 5.0
-"""How often a value must be shared against its neighbours: norms in bf16, or rounded by a logger, share
-all their values with others (at most 2-3 times the neighbours' count); a clip value stands alone."""
+"""How often a value must be shared against its neighbours: norms in bf16, or rounded by a logger,
+share all their values with others (at most 2-3 times the neighbours' count); a clip value stands
+alone."""
 
 LARGEST_FP32 = 1.8e19
 """Squares of larger norms overflow fp32 (3.4e38): a record at this level is not a training."""
@@ -76,8 +78,7 @@ def check(series: NormSeries) -> Checked:
     stride = _sparse(series.steps)
     if stride is not None:
         flags.append(stride)
-    for numerics in (_all_nonfinite, _zero):
-        flag = numerics(series, dropped)
+    for flag in (_all_nonfinite(series), _zero(series, dropped)):
         if flag is not None:
             flags.append(flag)
             return result(flag.text)
@@ -129,7 +130,7 @@ def too_short(valid: int) -> Flag | None:
     )
 
 
-def _all_nonfinite(series: NormSeries, dropped: dict[str, int]) -> Flag | None:
+def _all_nonfinite(series: NormSeries) -> Flag | None:
     if np.isfinite(series.norms).any() or not len(series):
         return None
     return Flag(
@@ -191,8 +192,10 @@ def _already_clipped(norms: Floats) -> Flag | None:
     return Flag(
         "already_clipped",
         f"{count} of {len(z)} norms ({count / len(z):.0%}) equal {value:.6g}: this is the norm "
-        f"*after* clipping at {value:.6g}. Record what clip_grad_norm_ returns (it is the norm before "
-        "clipping), or torch.nn.utils.get_total_norm before it, and run the pilot without clipping.",
+        f"*after* clipping at {value:.6g}. Record what clip_grad_norm_ returns (it is the norm "
+        f"before "
+        "clipping), or torch.nn.utils.get_total_norm before it, and run the pilot without "
+        "clipping.",
     )
 
 
@@ -216,6 +219,7 @@ def _sparse(steps: Ints) -> Flag | None:
         return None
     return Flag(
         "sparse_log",
-        f"Only one in {stride} steps was logged: about {1 - 1 / stride:.0%} of all spikes, and whether "
+        f"Only one in {stride} steps was logged: about {1 - 1 / stride:.0%} of all spikes, and "
+        f"whether "
         "they come in streaks, cannot be seen. Log every step (HF Trainer: logging_steps=1).",
     )

@@ -1,4 +1,4 @@
-"""Which share of the coming steps will exceed a threshold: level, drift and residuals into an interval."""
+"""Which share of the coming steps will exceed a threshold: an interval from level and drift."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from orchestrator.plan.clip.stable import Window
 REPLICATES = 300
 MOST_DRAWN = 4000
 """Steps simulated per replicate. A longer horizon is thinned, which only widens the interval: the
-noise of a share of 1 % over 4,000 steps is 0.16 %, far below what the level does over such a horizon."""
+noise of a share of 1 % over 4,000 steps is 0.16 %, far below what the level does over such a
+horizon."""
 
 SLOPE_SHARE = (-0.25, 1.25)
-"""A drift goes on, fades or turns: clip.md, chosen on the recorded trainings (coverage 80 -> 88 %)."""
+"""A drift goes on, fades or turns: clip.md, chosen on the recorded trainings (coverage 80 -> 88
+%)."""
 
 LEVEL = 0.90
 
@@ -25,8 +27,8 @@ LEVEL = 0.90
 class Level:
     """The level at the end of a window, log: `value`, its standard error `error`, `slope` per step.
 
-    `walk` is the variance of the random walk the level makes over a block of `block` steps, as it was
-    estimated (it may be negative), `walk_error` the standard error of that.
+    `walk` is the variance of the random walk the level makes over a block of `block` steps, as it
+    was estimated (it may be negative), `walk_error` the standard error of that.
     `trend` [window] is the smoothed level at each of its steps.
     """
 
@@ -106,11 +108,12 @@ def ratios(
     """Simulated shares of the next `horizon` steps above each threshold: [replicates, thresholds].
 
     `residuals` [n] are log norms less the trend, spikes included, in order. Nested circular block
-    bootstrap (Politis and Romano 1992): an outer sample stands for not knowing the law, an inner one
-    of the horizon's length for what will be drawn from it. The level starts within its standard
-    error, drifts by a random share of the slope, and walks; `extra` is a further standard deviation of
-    the level over the whole horizon (rolling origins, differences between seeds). Steps of a kind that
-    was never seen come at a rate of Gamma(1/2) / n (Jeffreys): 0 exceedances of 500 are not 0 for ever.
+    bootstrap (Politis and Romano 1992): an outer sample stands for not knowing the law, an inner
+    one of the horizon's length for what will be drawn from it. The level starts within its standard
+    error, drifts by a random share of the slope, and walks; `extra` is a further standard
+    deviation of the level over the whole horizon (rolling origins, differences between seeds).
+    Steps of a kind that was never seen come at a rate of Gamma(1/2) / n (Jeffreys): 0 exceedances
+    of 500 are not 0 for ever.
     """
     thin = -(-max(horizon, len(residuals)) // MOST_DRAWN)
     e = residuals[::thin]
@@ -140,7 +143,7 @@ def _blocks(x: Floats, n: int, length: int, rng: np.random.Generator) -> Floats:
 
 
 def _walk(at: Level, position: Floats, rng: np.random.Generator) -> Floats:
-    """A random walk of the level at `position` steps into the future; how much it walks is uncertain."""
+    """A random walk of the level at `position` steps ahead, of uncertain size."""
     variance = at.walk + at.walk_error * rng.standard_normal()
     if variance <= 0.0:
         return np.zeros(len(position))
@@ -151,7 +154,7 @@ def _walk(at: Level, position: Floats, rng: np.random.Generator) -> Floats:
 
 
 def interval(simulated: Floats, *, widen: float) -> ClipRatio:
-    """Median and 90 % interval of simulated shares [replicates]; `widen` stretches it (1: as it is)."""
+    """Median and 90 % interval of simulated shares [replicates]; `widen` stretches it."""
     low, median, high = np.quantile(simulated, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     return ClipRatio(
         low=float(max(0.0, median - widen * (median - low))),

@@ -1,4 +1,4 @@
-"""Whether the pilot learned: a threshold taken from a dead network is quiet, stationary and wrong."""
+"""Whether the pilot learned: a threshold taken from a dead network is quiet and wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SMALLEST_GAIN = 0.005  # of the loss at the start
 
 
 def unhealthy(loss: Floats | None, log_norms: Floats) -> Flag | None:
-    """The loss is not better than at the start, was lost again, or stays at chance with quiet norms.
+    """The loss is not better than at the start, was lost again, or stays at chance.
 
     `loss`, `log_norms` [n], aligned. None without a loss to judge by.
     """
@@ -55,7 +55,8 @@ def unhealthy(loss: Floats | None, log_norms: Floats) -> Flag | None:
 def _flag(what: str) -> Flag:
     return Flag(
         "unhealthy",
-        f"The pilot is not healthy: {what}. A low, quiet norm is no sign of health, and a threshold "
+        f"The pilot is not healthy: {what}. A low, quiet norm is no sign of health, and a "
+        f"threshold "
         "taken here would fit a network that does not learn. Look at LR, data and numerics first.",
     )
 

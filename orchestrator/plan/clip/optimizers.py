@@ -54,12 +54,14 @@ def candidate_remarks(
         rms = None if not n_parameters else max_norm / n_parameters**0.5
         if rms is not None and rms < STARVING * EPSILON:
             remarks.append(
-                f"max_norm / sqrt(parameters) = {rms:.1g} is below {STARVING:.0e} x eps ({EPSILON:.0e}):"
+                f"max_norm / sqrt(parameters) = {rms:.1g} is below {STARVING:.0e} x eps "
+                f"({EPSILON:.0e}):"
                 " epsilon starves the updates"
             )
     if kind is Family.SGD and removed > CONTROL:
         remarks.append(
-            f"removes {removed:.0%} of the update: a hidden cut of the learning rate. Test it against "
+            f"removes {removed:.0%} of the update: a hidden cut of the learning rate. Test it "
+            f"against "
             f"no clipping at LR x {lr_factor:.2f}"
         )
     return tuple(remarks)
@@ -69,12 +71,14 @@ def remarks(kind: Family, *, has_spikes: bool) -> tuple[str, ...]:
     """What holds for any threshold under an optimizer."""
     if kind is Family.SIGN:
         return (
-            "This optimizer uses the direction of the gradient only: clipping its magnitude changes "
+            "This optimizer uses the direction of the gradient only: clipping its magnitude "
+            "changes "
             "next to nothing. A bad batch is better skipped.",
         )
     if kind is Family.ADAM:
         poisoned = (
-            "A spike stays in Adam's second moment: one step of 100x leaves updates at half size 300 "
+            "A spike stays in Adam's second moment: one step of 100x leaves updates at half size "
+            "300 "
             "steps later (beta2 = 0.999). Clipping removes that.",
         )
         return (

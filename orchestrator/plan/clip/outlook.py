@@ -56,7 +56,7 @@ class Outlook:
 
 
 def pooled_thresholds(calibrations: Sequence[Calibration]) -> tuple[Threshold, ...]:
-    """Candidates of each name, averaged over pilots in the log; a quantile if all say the same one."""
+    """Candidates of each name, averaged over pilots in the log; a quantile if all agree."""
     if len(calibrations) == 1:
         return thresholds(calibrations[0])
     every = [t for c in calibrations for t in thresholds(c)]
@@ -105,7 +105,7 @@ def candidate(
 
 
 def _kept(calibrations: Sequence[Calibration], log_norm: float) -> tuple[float, float]:
-    """Share of the summed norm that is left, and the mean factor min(1, max_norm / norm), in windows."""
+    """Share of the summed norm that is left, and the mean of min(1, max_norm / norm)."""
     excess = np.concatenate([
         c.log_norms[c.window.first : c.window.last] - log_norm for c in calibrations
     ])  # fmt: skip

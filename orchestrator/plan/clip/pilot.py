@@ -13,17 +13,19 @@ from orchestrator.plan.clip.calibration import Calibration, calibrate, segment
 from orchestrator.plan.clip.checks import Checked, check, too_short
 from orchestrator.plan.clip.stable import TOLERANCE
 
+NO_BACKTEST = Backtest((), ())
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pilot:
-    """What one series says. Without `calibration` nothing can be proposed from it: see `refusal`."""
+    """What one series says. Without `calibration` there is a `refusal`."""
 
     series: NormSeries
     checked: Checked
     flags: tuple[Flag, ...]
     refusal: str | None = None
     calibration: Calibration | None = None
-    backtest: Backtest = Backtest((), ())
+    backtest: Backtest = NO_BACKTEST
 
 
 def examine(series: NormSeries, rng: np.random.Generator) -> Pilot:
@@ -66,7 +68,8 @@ def _regime_change(checked: Checked, jump: int) -> Flag:
     before, after = checked.lr[jump - 1], checked.lr[jump]
     return Flag(
         "regime_change",
-        f"The LR jumped from {before:.3g} to {after:.3g} at step {int(checked.steps[jump])}; only what "
+        f"The LR jumped from {before:.3g} to {after:.3g} at step {int(checked.steps[jump])}; "
+        f"only what "
         "came after counts. Another jump voids the proposal.",
     )
 
@@ -107,6 +110,7 @@ def _spikes(c: Calibration, checked: Checked) -> Flag:
     where = ", ".join(str(s) for s in checked.steps[at][:8]) + (", ..." if len(at) > 8 else "")
     return Flag(
         "spikes",
-        f"{len(at)} isolated spikes of {sizes.min():.1f} to {sizes.max():.0f} times the level (steps "
+        f"{len(at)} isolated spikes of {sizes.min():.1f} to {sizes.max():.0f} times the level "
+        f"(steps "
         f"{where}). Look at the batches of these steps.",
     )

@@ -33,8 +33,9 @@ def propose(
 ) -> Proposal:
     """What `max_norm` to try, judged from one unclipped pilot or from several seeds of one recipe.
 
-    `horizon` is how many recorded steps ahead clip ratios are predicted (None: half of the window, as
-    far as the intervals were found to hold); `current` is the threshold in force, None for no clipping.
+    `horizon` is how many recorded steps ahead clip ratios are predicted (None: half of the window,
+    as far as the intervals were found to hold); `current` is the threshold in force, None for no
+    clipping.
     """
     pilots = [series] if isinstance(series, NormSeries) else list(series)
     _validate(pilots, horizon=horizon, current=current, n_parameters=n_parameters)
@@ -148,7 +149,8 @@ def _validate(
         errors.append(
             OrchestratorError(
                 f"current max_norm is {current}",
-                "a negative max_norm flips the gradients' sign and 0 freezes the model; give a positive "
+                "a negative max_norm flips the gradients' sign and 0 freezes the model; give a "
+                "positive "
                 "number, or nothing where nothing is clipped",
             )
         )
@@ -233,7 +235,8 @@ def _recommend(
             "no_clipping_needed",
             None,
             f"{first}No norm went beyond {SPIKE_P99S:g} times the 99th percentile (the largest: "
-            f"{math.exp(worst):.2g} times): there was nothing that clipping would have prevented. The "
+            f"{math.exp(worst):.2g} times): there was nothing that clipping would have "
+            f"prevented. The "
             "candidates are shown for a test.",
         )
     names = [c.name for c in candidates]
@@ -249,7 +252,8 @@ def _recommend(
     return (
         "clip",
         default,
-        f"{first}{seen[0].upper()}{seen[1:]} were seen; max_norm = {chosen.max_norm:.3g} ({default}) "
+        f"{first}{seen[0].upper()}{seen[1:]} were seen; max_norm = {chosen.max_norm:.3g} "
+        f"({default}) "
         f"cuts them and is predicted to clip {chosen.clip_ratio.low:.1%} to "
         f"{chosen.clip_ratio.high:.1%} of the coming {ahead.horizon} steps.",
     )

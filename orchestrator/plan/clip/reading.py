@@ -1,4 +1,4 @@
-"""Norms from what somebody already has: a CSV, a `trainer_state.json`, a trial's telemetry, other logs."""
+"""Norms from what somebody already has: a CSV, a `trainer_state.json`, telemetry, other logs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from orchestrator.telemetry import layout, read, readers
 
 NO_NORMS = (
     "record what clip_grad_norm_ returns, at every optimizer step: in the training, "
-    "orchestrator.watch does; in the Hugging Face Trainer, logging_steps=1 (transformers 4.38 or later)"
+    "orchestrator.watch does; in the Hugging Face Trainer, logging_steps=1 (transformers 4.38 or "
+    "later)"
 )
 
 
@@ -114,7 +115,7 @@ def _log_history(path: Path) -> Sequence[Mapping[str, object]] | None:
 
 
 def _from_history(history: Sequence[Mapping[str, object]], path: Path) -> NormSeries:
-    """Rows with a norm. The norm is the one before clipping; the loss is a mean over logging_steps."""
+    """Rows with a norm. The norm is the one before clipping; the loss is a mean."""
     rows = [row for row in history if row.get("grad_norm") is not None]
     if not rows:
         raise OrchestratorError(f"{path}: no row of log_history has a grad_norm.", NO_NORMS)

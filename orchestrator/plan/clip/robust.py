@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from orchestrator.nouns import Floats
@@ -54,13 +56,13 @@ def block_edges(n: int, *, blocks: int, smallest: int) -> list[int]:
 
 
 def block_levels(x: Floats, edges: list[int]) -> tuple[Floats, Floats]:
-    """Mean of each block without its lowest and highest 10 %, and the error of it if steps are independent.
+    """Mean of each block without its lowest and highest 10 %, and its error for independent steps.
 
     [n] -> [blocks], [blocks]. The error is the Winsorised one (Tukey and McLaughlin 1963). Not the
     median: of two kinds of batches in near equal shares it jumps from one to the other.
     """
     levels, errors = [], []
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         block = np.sort(x[a:b])
         cut = int(TRIMMED * len(block))
         inner = block[cut : len(block) - cut]
@@ -84,7 +86,7 @@ def lag_one(x: Floats, *, pieces: int = 8, smallest: int = 50) -> float:
     """
     edges = block_edges(len(x), blocks=pieces, smallest=smallest)
     above = below = 0.0
-    for a, b in zip(edges, edges[1:], strict=False):
+    for a, b in pairwise(edges):
         t = np.arange(b - a) - (b - a - 1) / 2
         piece = x[a:b] - x[a:b].mean()
         piece = piece - t * (t @ piece) / max(1.0, float(t @ t))

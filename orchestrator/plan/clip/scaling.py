@@ -15,14 +15,15 @@ SUSPICIOUS_LEVEL = 1e3
 """Norm from which an undone loss scale is thought of; GradScaler starts at 2**16."""
 
 EVENLY = 20
-"""Steps between overflows, all equal, from which they are a scale that grows too far and falls back;
-GradScaler's growth_interval is 2,000 unless set."""
+"""Steps between overflows, all equal, from which they are a scale that grows too far and falls
+back; GradScaler's growth_interval is 2,000 unless set."""
 
 EVENT_WINDOW = 30  # steps on each side of an event whose medians are compared
 DOUBLING = 0.35  # |log2 of a level step| within 1 +- this counts as x2 or x0.5
 FOLLOWS = 0.7  # slope of the log norm on the log scale from which the norm follows the scale
 GROWTH = (0.35, 1.15)
-"""Power of k with which a gradient grows over k micro-batches: 1/2 if all noise, 1 if all signal."""
+"""Power of k with which a gradient grows over k micro-batches: 1/2 if all noise, 1 if all
+signal."""
 
 ENOUGH_ROWS = 20_000  # a cycle that is there shows in these
 LONGEST_CYCLE = 64  # micro-batches per optimizer step that are looked for
@@ -61,7 +62,7 @@ def _against_column(series: NormSeries, valid: Bools) -> Scaled | None:
     log_scale, z = log_scale[at], z[at]
     moved = np.flatnonzero(np.abs(np.diff(log_scale)) > 0.5) + 1
     if not len(moved):
-        return _constant_scale(series, z, log_scale)
+        return _constant_scale(z, log_scale)
     jumps = _level_steps(z, moved)
     steps = log_scale[moved] - log_scale[moved - 1]
     known = np.isfinite(jumps)
@@ -73,7 +74,8 @@ def _against_column(series: NormSeries, valid: Bools) -> Scaled | None:
     return Scaled(
         Flag(
             "amp_scaled",
-            f"The norm jumps with the loss scale ({len(moved)} changes; it takes {slope:.0%} of each): "
+            f"The norm jumps with the loss scale ({len(moved)} changes; it takes {slope:.0%} of "
+            f"each): "
             "it was recorded before unscale_. It was divided by the loss scale here; call "
             "scaler.unscale_(optimizer) before recording and clipping.",
         ),
@@ -81,7 +83,7 @@ def _against_column(series: NormSeries, valid: Bools) -> Scaled | None:
     )
 
 
-def _constant_scale(series: NormSeries, z: Floats, log_scale: Floats) -> Scaled | None:
+def _constant_scale(z: Floats, log_scale: Floats) -> Scaled | None:
     """A scale that never moved proves nothing; with norms as large as it, the user must say."""
     if not len(z):
         return None
@@ -100,8 +102,9 @@ def _constant_scale(series: NormSeries, z: Floats, log_scale: Floats) -> Scaled 
 
 
 def _without_column(norms: Floats, valid: Bools) -> Scaled | None:
-    """Norms above 1e3 for a tenth of the pilot, whose level moves as a loss scale does: it halves after
-    overflows, doubles now and then, or overflows come at equal distances.
+    """Norms above 1e3 for a tenth of the pilot, whose level moves as a loss scale does.
+
+    It halves after overflows, doubles now and then, or overflows come at equal distances.
     """
     if not valid.any() or float(np.quantile(norms[valid], 0.9)) < SUSPICIOUS_LEVEL:
         return None
@@ -120,10 +123,13 @@ def _without_column(norms: Floats, valid: Bools) -> Scaled | None:
     return Scaled(
         Flag(
             "amp_scaled",
-            f"Norms reach {np.quantile(norms[valid], 0.9):.3g}; their level halves after {halved} of "
+            f"Norms reach {np.quantile(norms[valid], 0.9):.3g}; their level halves after "
+            f"{halved} of "
             f"{len(after)} overflows and doubles or halves {len(doublings)} times by itself"
-            f"{', and overflows come at equal distances' if is_even else ''}: it looks multiplied by an "
-            "AMP loss scale. Record after scaler.unscale_(optimizer), or give the loss scale in a column "
+            f"{', and overflows come at equal distances' if is_even else ''}: it looks "
+            f"multiplied by an "
+            "AMP loss scale. Record after scaler.unscale_(optimizer), or give the loss scale in "
+            "a column "
             "loss_scale; nothing is proposed until then.",
         ),
         None,
@@ -131,12 +137,13 @@ def _without_column(norms: Floats, valid: Bools) -> Scaled | None:
 
 
 def _level_steps(z: Floats, events: Ints) -> Floats:
-    """Median after minus median before each event, up to its neighbours: [events]; NaN if unseen."""
-    bounds: list[int] = [0, *(int(e) for e in events), len(z)]
+    """Median after minus median before each event, up to its neighbours: [events], or NaN."""
+    bounds: list[int] = [0, *events.tolist(), len(z)]
     steps = np.full(len(events), np.nan)
     for i in range(len(events)):
-        before = z[max(bounds[i], bounds[i + 1] - EVENT_WINDOW) : bounds[i + 1]]
-        after = z[bounds[i + 1] : min(bounds[i + 2], bounds[i + 1] + EVENT_WINDOW)]
+        first, at, last = bounds[i : i + 3]
+        before = z[max(first, at - EVENT_WINDOW) : at]
+        after = z[at : min(last, at + EVENT_WINDOW)]
         if min(len(before), len(after)) >= 3:
             steps[i] = np.median(after) - np.median(before)
     return steps
@@ -153,13 +160,13 @@ def _doublings(z: Floats) -> Ints:
     noise = 1.25 * log_mad(z - level) * np.sqrt(2 / width)
     near = (np.abs(np.abs(step) - 1) < DOUBLING) & (np.abs(step) > 5 * noise)
     found: list[int] = []
-    for i in np.flatnonzero(near):
+    for i in map(int, np.flatnonzero(near)):
         around = np.abs(step[max(0, i - half) : i + half + 1])
         is_flat = abs(level[i] - level[max(0, i - half)]) < 0.25 and (
             abs(level[min(len(level) - 1, i + width + half)] - level[i + width]) < 0.25
         )
         if is_flat and abs(step[i]) >= around.max() and (not found or i - found[-1] > width):
-            found.append(int(i))
+            found.append(i)
     return np.array(found, dtype=np.int64)
 
 

@@ -50,7 +50,7 @@ def heavy_tail(residuals: Floats) -> Flag | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modes:
-    """Two kinds of batches: log levels of both, and which steps of the window are in the upper one."""
+    """Two kinds of batches: log levels of both, and which steps are in the upper one."""
 
     lower: float
     upper: float
@@ -92,14 +92,15 @@ def bimodal(found: Modes, steps: Ints) -> Flag:
     )
     return Flag(
         "bimodal",
-        f"Two kinds of batches: norms around {np.exp(found.lower):.3g} ({1 - share:.0%}) and around "
+        f"Two kinds of batches: norms around {np.exp(found.lower):.3g} ({1 - share:.0%}) and "
+        f"around "
         f"{np.exp(found.upper):.3g} ({share:.0%}); the {name} mode is {which}. A threshold between "
         "them clips one kind of data, not spikes.",
     )
 
 
 def _two_normals(z: Floats) -> tuple[Floats, Floats, Floats] | None:
-    """Shares, centres and standard deviations of a mixture of two normals, by EM from a 2-means split."""
+    """Shares, centres and standard deviations of a mixture of two normals, by EM."""
     z = z if len(z) <= 20_000 else z[:: len(z) // 20_000 + 1]
     cut = float(z.mean())
     for _ in range(30):

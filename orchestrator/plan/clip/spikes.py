@@ -17,17 +17,19 @@ LARGEST_SHARE = 0.03
 """More flagged steps than this are a second population of batches, not spikes."""
 
 GAP_EXCESSES = 5.0
-"""k spikes lie beyond a gap that is wider than (this + 2 ln k) / k mean excesses of the body's top 5 %.
+"""k spikes lie beyond a gap that is wider than (this + 2 ln k) / k mean excesses of the body's top
+5 %.
 
 In an exponential tail the gap below the k-th largest is exponential with mean excess / k (Renyi
-1953), so that some gap exceeds it with a probability below exp(-5) pi^2 / 6, 1.1 %. A normal body of
-1,000 steps ends near 3.3 std, and 5 x 0.42 = 2.1 std further is below the 6 std of a spike. Where the
-tail is heavy (mean excess over HEAVY spreads) each gap has to be wide by itself."""
+1953), so that some gap exceeds it with a probability below exp(-5) pi^2 / 6, 1.1 %. A normal body
+of 1,000 steps ends near 3.3 std, and 5 x 0.42 = 2.1 std further is below the 6 std of a spike.
+Where the tail is heavy (mean excess over HEAVY spreads) each gap has to be wide by itself."""
 
 GAP_HEAVY = 8.0
 
 HEAVY = 0.85
-"""Mean excess over the spread of the lower half: 0.42 normal, 0.97 Laplace, 1.67 Pareto (any alpha)."""
+"""Mean excess over the spread of the lower half: 0.42 normal, 0.97 Laplace, 1.67 Pareto (any
+alpha)."""
 
 TOP = 0.05
 
@@ -36,8 +38,8 @@ TOP = 0.05
 class Spikes:
     """`indices` [k] of spikes, `residuals` [n] over the rolling median, `spread` of the body's.
 
-    `is_second_population`: too many were found to be spikes; `indices` is then empty. `tail` [m] are
-    steps that far out without a gap to the body.
+    `is_second_population`: too many were found to be spikes; `indices` is then empty. `tail` [m]
+    are steps that far out without a gap to the body.
     """
 
     indices: Ints
@@ -48,7 +50,7 @@ class Spikes:
 
 
 def spikes(log_norms: Floats, residuals: Floats | None = None) -> Spikes:
-    """Find the spikes in a series of log norms [n]; `residuals` [n] over its rolling median if known."""
+    """Find the spikes in a series of log norms [n]; `residuals` [n] if they are known."""
     r = log_norms - rolling_median(log_norms, WINDOW) if residuals is None else residuals
     spread = lower_half_std(r)
     far = np.flatnonzero(r > max(SPREADS * spread, SMALLEST))
@@ -76,8 +78,8 @@ def spikes(log_norms: Floats, residuals: Floats | None = None) -> Spikes:
 def _stands_out(z: Floats, beyond: Ints, far: Ints) -> Bools:
     """Which of `beyond` lie above every ordinary step near them: [k].
 
-    Where two kinds of batches alternate the rolling median may jump between them; a step far above it
-    is then still an ordinary one of the upper kind.
+    Where two kinds of batches alternate the rolling median may jump between them; a step far above
+    it is then still an ordinary one of the upper kind.
     """
     ordinary = z.copy()
     ordinary[far] = -np.inf

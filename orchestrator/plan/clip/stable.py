@@ -56,8 +56,8 @@ def lr_jumps(lr: Floats | None, start: int) -> Ints:
     found = []
     for i in np.flatnonzero(moves > TOLERANCE):
         around = np.sort(np.concatenate([moves[max(0, i - 5) : i], moves[i + 1 : i + 6]]))
-        # The second largest: the jump before or after may be a jump as well. In the last steps a jump
-        # cannot be told from the end of a decay in which steps are missing.
+        # The second largest: the jump before or after may be a jump as well. In the last steps a
+        # jump cannot be told from the end of a decay in which steps are missing.
         is_last = i + 6 > len(moves)
         if i + 1 > start and not is_last and moves[i] > 5 * around[-2]:
             found.append(int(i) + 1)
@@ -124,14 +124,16 @@ def describe(z: Floats, first: int, last: int, *, is_stable: bool) -> Window:
     noise = float(np.median(errors)) * np.sqrt(min(length, variance_inflation(phi)))
     slope = theil_sen(centers, levels) if len(levels) > 2 else 0.0
     return Window(
-        first, last, is_stable, slope, _slope_error(centers, levels, slope, noise, phi),
+        first, last, is_stable, slope, _slope_error(centers, levels, slope, noise),
         centers, levels, float(noise), phi,
     )  # fmt: skip
 
 
-def _slope_error(centers: Floats, levels: Floats, slope: float, noise: float, phi: float) -> float:
-    """Standard error of a slope through block levels; the larger of what the residuals of the blocks
-    say, with their own correlation, and what the noise within blocks says.
+def _slope_error(centers: Floats, levels: Floats, slope: float, noise: float) -> float:
+    """Standard error of a slope through block levels.
+
+    The larger of what the residuals of the blocks say, with their own correlation, and what the
+    noise within blocks says.
     """
     count = len(levels)
     if count < 3:
@@ -154,7 +156,7 @@ def _is_level(w: Window) -> bool:
 
 
 def drift(w: Window, segment: int) -> Flag | None:
-    """The level moves, over the `segment` steps since the ramp or the last LR jump, by over 25 %."""
+    """The level moves, over the `segment` steps since the ramp or last jump, by over 25 %."""
     per_thousand = 1000 * w.slope
     moved = abs(w.slope) * segment
     is_significant = abs(w.slope) > SIGNIFICANT * w.slope_error and moved > TOLERANCE

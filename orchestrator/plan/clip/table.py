@@ -58,7 +58,7 @@ def _lines(at: Sequence[int]) -> Callable[[int], str]:
 def series(
     texts: Mapping[str, Sequence[str]], *, source: str, row: Callable[[int], str]
 ) -> NormSeries:
-    """Columns of text [n] each into a series; rows without a norm are left out, steps are put in order.
+    """Columns of text [n] each into a series in the order of its steps, rows without a norm dropped.
 
     `row(i)` says where the user finds row i.
     """
@@ -207,8 +207,8 @@ def _order(
 ) -> tuple[Ints, tuple[Flag, ...]]:  # fmt: skip
     """Rows in the order of their steps, the last of each step, and what that hides.
 
-    A file that goes back to its first step holds several runs; one that goes back part of the way is
-    a training that was resumed.
+    A file that goes back to its first step holds several runs; one that goes back part of the way
+    is a training that was resumed.
     """
     moves = np.diff(steps)
     if not len(steps) or (moves > 0).all():
@@ -216,10 +216,11 @@ def _order(
     order = np.argsort(steps, kind="stable")
     is_last = np.append(np.diff(steps[order]) > 0, True)
     repeated = int(len(steps) - is_last.sum())
-    restarts = np.flatnonzero((moves < 0) & (steps[1:] <= steps[0])) + 1
-    if len(restarts) and repeated:
+    restarts = np.flatnonzero((moves < 0) & (steps[1:] == steps.min())) + 1
+    if len(restarts) and repeated and steps[0] == steps.min():
         raise OrchestratorError(
-            f"{source}: steps start again at {steps[restarts[0]]} in {row(int(restarts[0]))}: several "
+            f"{source}: steps start again at {steps[restarts[0]]} in {row(int(restarts[0]))}: "
+            f"several "
             "runs in one file.",
             "add a column run that tells them apart, or give one file per run",
         )
@@ -228,7 +229,8 @@ def _order(
         flags.append(
             Flag(
                 "repeated_steps",
-                f"{repeated} of {len(steps)} rows repeat a step; the last row of each step was used. A "
+                f"{repeated} of {len(steps)} rows repeat a step; the last row of each step was "
+                f"used. A "
                 "row per micro-batch, rank or parameter group is no record of the total norm.",
             )
         )
