@@ -101,8 +101,8 @@ def _add_propose_clip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]
     sub = verbs.add_parser("propose-clip", help=summary, description=summary)
     sub.add_argument(
         "path",
-        help="CSV with step,loss,lr,grad_norm; trainer_state.json; a trial's or a campaign's folder; "
-        "conf=exp.yaml of a campaign that was run",
+        help="CSV with step,loss,lr,grad_norm; trainer_state.json; a trial's or a campaign's "
+        "folder; conf=exp.yaml of a campaign that was run",
     )
     sub.add_argument("--json", action="store_true", help="print one JSON object, write no plots")
     sub.add_argument("--optimizer", metavar="NAME", help="as in torch.optim: SGD, AdamW, ...")

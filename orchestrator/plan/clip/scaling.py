@@ -184,6 +184,8 @@ def micro_step(norms: Floats) -> MicroStep | None:
     best: tuple[float, int, int] | None = None
     for cycle in range(2, min(LONGEST_CYCLE, len(z) // 6) + 1):
         phase = row % cycle
+        if not np.bincount(phase, minlength=cycle).all():
+            continue
         levels = np.array([np.median(r[phase == p]) for p in range(cycle)])
         start = (int(np.argmax(levels)) + 1) % cycle
         rising = np.roll(levels, -start)

@@ -58,7 +58,7 @@ def _lines(at: Sequence[int]) -> Callable[[int], str]:
 def series(
     texts: Mapping[str, Sequence[str]], *, source: str, row: Callable[[int], str]
 ) -> NormSeries:
-    """Columns of text [n] each into a series in the order of its steps, rows without a norm dropped.
+    """Columns of text [n] each into a series in the order of its steps; rows without norm go.
 
     `row(i)` says where the user finds row i.
     """
