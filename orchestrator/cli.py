@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("tokens", nargs="+", metavar="TOKEN", help="conf=exp.yaml [key=value ...]")
         sub.set_defaults(verb=verb)
     _add_compare(verbs)
+    _add_propose_clip(verbs)
     return parser
 
 
@@ -93,6 +94,25 @@ def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     sub.add_argument("--looks", type=_looks, default=(), help="planned numbers of seeds: 3,5,7,10")
     sub.add_argument("--json", action="store_true", help="print one JSON object")
     sub.set_defaults(verb=compare)
+
+
+def _add_propose_clip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    summary = "a max_norm from the gradient norms of an unclipped pilot"
+    sub = verbs.add_parser("propose-clip", help=summary, description=summary)
+    sub.add_argument(
+        "path",
+        help="CSV with step,loss,lr,grad_norm; trainer_state.json; a trial's or a campaign's "
+        "folder; conf=exp.yaml of a campaign that was run",
+    )
+    sub.add_argument("--json", action="store_true", help="print one JSON object, write no plots")
+    sub.add_argument("--optimizer", metavar="NAME", help="as in torch.optim: SGD, AdamW, ...")
+    sub.add_argument("--parameters", type=int, metavar="N", help="number of trained parameters")
+    sub.add_argument("--horizon", type=int, metavar="N", help="steps ahead to predict")
+    sub.add_argument("--current", type=float, metavar="X", help="the max_norm in force today")
+    sub.add_argument(
+        "--plan", type=Path, metavar="EXP.YAML", help="write the ablation that tests it"
+    )
+    sub.set_defaults(verb=propose_clip)
 
 
 def _looks(text: str) -> tuple[int, ...]:
@@ -173,6 +193,36 @@ def compare(arguments: argparse.Namespace) -> None:
     show_comparison(compared, verdicts, ranking)
 
 
+def propose_clip(arguments: argparse.Namespace) -> None:
+    """`propose-clip PATH`: what `max_norm` to try, why, and the ablation that tests it."""
+    import numpy as np
+
+    from orchestrator.plan.clip import as_json, propose, read_norms
+
+    path, pilots = _pilots(arguments.path)
+    proposal = propose(
+        [series for pilot in pilots for series in read_norms(pilot)],
+        optimizer=arguments.optimizer,
+        n_parameters=arguments.parameters,
+        horizon=arguments.horizon,
+        current=arguments.current,
+        rng=np.random.default_rng(0),
+    )
+    planned = None
+    if arguments.plan is not None and proposal.recommendation != "refused":
+        from orchestrator.config.clip_plan import clip_plan
+
+        planned = str(clip_plan(arguments.plan, _campaign([f"conf={arguments.plan}"]), proposal))
+    if arguments.json:
+        print(json.dumps(as_json(proposal), indent=1, allow_nan=False))
+        return
+    from orchestrator.report.clip_figures import write_plots
+    from orchestrator.report.clip_text import show_proposal
+
+    folder = path / "clip" if path.is_dir() else path.with_name(f"{path.stem}-clip")
+    show_proposal(proposal, write_plots(proposal, folder), planned=planned)
+
+
 # --- input ------------------------------------------------------------------------------------
 
 
@@ -180,6 +230,24 @@ def _campaign(tokens: Sequence[str]) -> Campaign:
     from orchestrator import config
 
     return config.read(config.parse_tokens(tokens), complete=_complete)
+
+
+def _pilots(given: str) -> tuple[Path, list[Path]]:
+    """The place that is asked about, and the pilots in it: of a campaign the baseline's trials."""
+    from orchestrator.ledger import FILE
+
+    path = Path(given)
+    if not given.startswith("conf=") and not (path / FILE).is_file():
+        return path, [path]
+    record, _ = _record([given])
+    folder = Path(record.campaign.folder)
+    rounds = record.rounds[-1:]
+    found = [Path(t.folder) for r in rounds for t, _ in record.of(r.baseline, r.seeds)]
+    if not found:
+        raise OrchestratorError(
+            f"{folder}: no trial of the baseline has ended.", "run the campaign first"
+        )
+    return folder, found
 
 
 def _complete(training: Training) -> Training:

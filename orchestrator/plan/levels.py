@@ -17,7 +17,8 @@ UP, DOWN, EITHER = Move.UP, Move.DOWN, Move.EITHER
 class Facts:
     """What the rules know of the baseline's trials; None and empty: not measured.
 
-    `lr_sum` is the learning rate summed over all steps, `optimizer` the optimizer's class name.
+    `lr_sum` is the learning rate summed over all steps, `optimizer` the optimizer's class name,
+    `thresholds` the clip thresholds that were proposed, ascending.
     """
 
     grad_norms: Floats | None
@@ -25,6 +26,7 @@ class Facts:
     clip_on: bool
     optimizer: str = ""
     lr_sum: float | None = None
+    thresholds: tuple[float, ...] = ()
 
 
 def levels(
@@ -36,6 +38,7 @@ def levels(
     clip_on: bool,
     optimizer: str = "",
     lr_sum: float | None = None,
+    proposed: tuple[float, ...] = (),
 ) -> tuple[Scalar, ...]:
     """Two or three levels of `factor` in the direction of `move`, ascending, None last.
 
@@ -47,7 +50,7 @@ def levels(
     if factor.levels:
         found = [v for v in factor.levels if v != factor.baseline and _lies(factor, v, move)]
     elif factor.name in RULES:
-        facts = Facts(grad_norms, total_steps, clip_on, optimizer, lr_sum)
+        facts = Facts(grad_norms, total_steps, clip_on, optimizer, lr_sum, proposed)
         found = [v for v in RULES[factor.name](factor, move, facts) if v != factor.baseline]
     else:
         raise OrchestratorError(
@@ -122,14 +125,17 @@ def warmup(factor: Factor, move: Move, facts: Facts) -> list[Scalar]:
 
 
 def clip(factor: Factor, move: Move, facts: Facts) -> list[Scalar]:
-    """Quantiles of the body of the unclipped norms (plan/thresholds.py): firm p95, standard p99.
+    """Thresholds proposed from the unclipped norms (plan/clip), lightest last.
+
+    Where none is proposed, quantiles of their body (plan/thresholds.py): firm p95, standard p99.
 
     Off: both of them, and nothing can be raised. On, up: x10, the standard threshold and off, for a
     threshold that is too tight; down: the thresholds below the present one, or without recorded
     norms x1/3 and x1/10; either way: below as well as off.
     """
     norms = facts.grad_norms
-    proposed = [] if norms is None else [_rounded(v) for v in thresholds(norms)]
+    found = facts.thresholds or (() if norms is None else thresholds(norms))
+    proposed = [_rounded(v) for v in found]
     if not facts.clip_on:
         return [] if move is UP else [*proposed]
     present = _number(factor)

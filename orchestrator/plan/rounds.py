@@ -21,7 +21,7 @@ from orchestrator.nouns import (
 )
 from orchestrator.plan.levels import Facts, levels
 from orchestrator.plan.seeds import seed_block
-from orchestrator.plan.thresholds import unclipped_norms
+from orchestrator.plan.thresholds import proposed, unclipped_norms
 from orchestrator.stats.forecast import CONFIRMING
 
 LIKELY = {
@@ -94,6 +94,7 @@ def measured(telemetries: Sequence[Telemetry]) -> Facts:
         clip_on=False,
         optimizer=names[0] if names else "",
         lr_sum=float(np.median(sums)) if sums else None,
+        thresholds=proposed(telemetries),
     )
 
 
@@ -117,6 +118,7 @@ def _ablations(
             clip_on=bool(factor.baseline),
             optimizer=facts.optimizer,
             lr_sum=facts.lr_sum,
+            proposed=facts.thresholds,
         )
         if values:
             arms = tuple(_arm(factor, value, baseline) for value in values)

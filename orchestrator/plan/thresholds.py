@@ -1,4 +1,6 @@
-"""Clip thresholds from unclipped gradient norms (docs/clip.md): quantiles of the body.
+"""Clip thresholds from unclipped gradient norms (docs/clip.md): proposed, or quantiles of the body.
+
+The quantile rule stands in where no pilot can carry a proposal: too short, or it did not learn.
 
 A threshold inside the body of the norms is a hidden cut of the learning rate under SGD; which
 quantile of the upper tail is taken hardly matters.
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from orchestrator.nouns import Floats, Telemetry
+from orchestrator.plan.clip import from_telemetry, propose
 
 FEWEST = 50
 """Valid steps below which no threshold is proposed (check 2)."""
@@ -42,6 +45,27 @@ def thresholds(norms: Floats) -> tuple[float, ...]:
     least = max(1.25 * float(np.median(body)), float(np.quantile(body, 0.9)))
     low, high = sorted((max(firm, least), max(standard, least)))
     return (low, high) if high > 1.05 * low else (high,)
+
+
+WANTED = ("firm", "standard", "light", "gap")
+"""Which candidates become levels, the first two that there are: arms cost trials."""
+
+
+def proposed(telemetries: Sequence[Telemetry]) -> tuple[float, ...]:
+    """At most two thresholds, ascending, of the proposal (plan/clip); empty where it refuses."""
+    pilots = [from_telemetry(t) for t in telemetries if len(t.series.get("grad_norm", ()))]
+    if not pilots:
+        return ()
+    found = propose(
+        pilots,
+        optimizer=None,
+        n_parameters=None,
+        horizon=None,
+        current=None,
+        rng=np.random.default_rng(0),
+    )
+    by_name = {c.name: c.max_norm for c in found.candidates}
+    return tuple(sorted(by_name[name] for name in [n for n in WANTED if n in by_name][:2]))
 
 
 def unclipped_norms(telemetries: Sequence[Telemetry]) -> Floats | None:

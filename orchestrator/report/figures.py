@@ -53,7 +53,7 @@ def forest(
 
     A difference is coloured when its interval excludes zero; the grey band is ±`delta`.
     """
-    figure, axes = _figure(0.9 + 0.55 * len(rows) + 0.5)
+    figure, axes = figure_with_axes(0.9 + 0.55 * len(rows) + 0.5)
     if delta:
         axes.axvspan(-delta, delta, color="#DDDDDD", zorder=0, label="smaller than delta")
     axes.axvline(0.0, color=BASELINE, linewidth=1.2, zorder=1)
@@ -77,7 +77,7 @@ def forest(
     axes.set_ylim(len(rows) - 0.45, -0.6)
     axes.set_xlabel(f"← better    {axis}" if lower_is_better else f"{axis}    better →")
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
-    return _png(figure)
+    return png(figure)
 
 
 def curves(panels: Sequence[tuple[str, Sequence[Band]]], *, title: str) -> bytes:
@@ -107,7 +107,7 @@ def curves(panels: Sequence[tuple[str, Sequence[Band]]], *, title: str) -> bytes
         if index == 0:
             axes.legend(fontsize=8, frameon=False)
     figure.suptitle(title, x=0.01, ha="left", fontsize=10)
-    return _png(figure)
+    return png(figure)
 
 
 def _envelope(series: Sequence[Series]) -> tuple[np.ndarray, ...]:
@@ -152,7 +152,8 @@ def _colour(row: ForestRow, lower_is_better: bool) -> str:
     return GAIN if (row.difference < 0) == lower_is_better else HARM
 
 
-def _figure(height: float) -> tuple[Figure, Axes]:
+def figure_with_axes(height: float) -> tuple[Figure, Axes]:
+    """A plain figure of the report's width, `height` in inches."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
@@ -168,7 +169,8 @@ def _plain(axes: Axes) -> None:
     axes.tick_params(labelsize=9)
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure) -> bytes:
+    """The figure as a file."""
     buffer = io.BytesIO()
     # No software version in the file: the same numbers give the same bytes.
     figure.savefig(buffer, format="png", metadata={"Software": None})

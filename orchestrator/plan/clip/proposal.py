@@ -1,0 +1,292 @@
+"""`propose`: from recorded norms to thresholds, their clip ratios and the reasons; `as_json`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from orchestrator.clip_nouns import Candidate, Flag, NormSeries, Proposal
+from orchestrator.errors import OrchestratorError, collect
+from orchestrator.plan.clip import forecast, optimizers, outlook
+from orchestrator.plan.clip.backtest import EXPLORATORY, coverage, default_horizon, widening
+from orchestrator.plan.clip.calibration import Calibration
+from orchestrator.plan.clip.candidates import Threshold
+from orchestrator.plan.clip.optimizers import Family
+from orchestrator.plan.clip.outlook import Outlook
+from orchestrator.plan.clip.pilot import Pilot, examine
+from orchestrator.plan.clip.stable import TOLERANCE
+
+SPIKE_P99S = 2.0
+"""Without a norm beyond twice p99 nothing happened that clipping would have prevented."""
+
+
+@np.errstate(all="ignore")  # a record may hold any number
+def propose(
+    series: NormSeries | Sequence[NormSeries],
+    *,
+    optimizer: str | None,
+    n_parameters: int | None,
+    horizon: int | None,
+    current: float | None,
+    rng: np.random.Generator,
+) -> Proposal:
+    """What `max_norm` to try, judged from one unclipped pilot or from several seeds of one recipe.
+
+    `horizon` is how many recorded steps ahead clip ratios are predicted (None: half of the window,
+    as far as the intervals were found to hold); `current` is the threshold in force, None for no
+    clipping.
+    """
+    pilots = [series] if isinstance(series, NormSeries) else list(series)
+    _validate(pilots, horizon=horizon, current=current, n_parameters=n_parameters)
+    optimizer = optimizer or next((p.optimizer for p in pilots if p.optimizer), None)
+    examined = [examine(p, rng) for p in pilots]
+    usable = tuple(p for p in examined if p.calibration is not None)
+    flags = _union(examined)
+    refusal = _refusal(examined, usable)
+    if refusal is not None:
+        return Proposal(
+            flags, sum(map(len, pilots)), 0, "refused", refusal, dropped=_dropped(examined),
+            sources=tuple(p.source for p in pilots), optimizer=optimizer,
+        )  # fmt: skip
+    ahead = Outlook(usable, horizon or min(default_horizon(c) for c in _calibrations(usable)))
+    if current is None:
+        current = next((p.max_norm_in_force for p in pilots if p.max_norm_in_force), None)
+    found = outlook.pooled_thresholds(ahead.calibrations)
+    shown = (*found, *([Threshold("present", math.log(current), None)] if current else []))
+    grid = outlook.grid(ahead.calibrations[0])
+    asked = np.concatenate([[t.log_norm for t in shown], grid])
+    simulated = ahead.simulated(asked, rng)
+    widen = max(widening(c) for c in ahead.calibrations)
+    candidates = tuple(
+        outlook.candidate(
+            t, forecast.interval(simulated[:, i], widen=widen), ahead,
+            optimizer=optimizer, n_parameters=n_parameters,
+        )
+        for i, t in enumerate(shown)
+    )  # fmt: skip
+    proposed = candidates[: len(found)]
+    kind = optimizers.family(optimizer)
+    recommendation, default, reason = _recommend(ahead, proposed, kind, _union(examined))
+    first, c = usable[0], ahead.calibrations[0]
+    rows = tuple(row for p in usable for row in p.backtest.rows)
+    covered = coverage(rows)
+    spikes = sorted(
+        (int(p.checked.steps[i]), float(np.exp(k.spikes.residuals[i - k.ramp_end])))
+        for p, k in zip(usable, ahead.calibrations, strict=True)
+        for i in k.spikes.indices
+    )
+    inside = (int(first.checked.steps[c.window.first]), int(first.checked.steps[c.window.last - 1]))
+    return Proposal(
+        flags=flags,
+        n_steps=sum(map(len, pilots)),
+        n_used=sum(len(k.window) for k in ahead.calibrations),
+        recommendation=recommendation,
+        reason=reason,
+        dropped=_dropped(examined),
+        stable=inside if c.window.is_stable else None,
+        window=inside,
+        spikes=tuple(s for s, _ in spikes),
+        spike_sizes=tuple(size for _, size in spikes),
+        drift_per_1000_steps=1000 * c.window.slope / _stride(first),
+        default=default,
+        valid_until_step=_valid_until(first, c),
+        horizon=ahead.horizon,
+        candidates=proposed,
+        present=candidates[-1] if current else None,
+        stages=outlook.stages(first),
+        backtest=rows,
+        is_exploratory=covered is not None and covered < EXPLORATORY,
+        remarks=_remarks(examined, usable, ahead, kind, horizon),
+        sources=tuple(p.source for p in pilots),
+        optimizer=optimizer,
+        evidence=outlook.evidence(first, grid, simulated[:, len(shown) :]),
+    )
+
+
+def as_json(proposal: Proposal) -> dict[str, object]:
+    """The contract of `propose-clip --json`: these keys, no others (docs/clip.md)."""
+    return {
+        "flags": [f.name for f in proposal.flags],
+        "n_steps": proposal.n_steps,
+        "n_used": proposal.n_used,
+        "stable": None if proposal.stable is None else list(proposal.stable),
+        "spikes": list(proposal.spikes),
+        "drift_per_1000_steps": proposal.drift_per_1000_steps,
+        "recommendation": proposal.recommendation,
+        "reason": proposal.reason,
+        "default": proposal.default,
+        "valid_until_step": proposal.valid_until_step,
+        "candidates": [_candidate_json(c) for c in proposal.candidates],
+    }
+
+
+def _candidate_json(c: Candidate) -> dict[str, object]:
+    return {
+        "name": c.name,
+        "max_norm": c.max_norm,
+        "quantile": c.quantile,
+        "clip_ratio": {
+            "low": c.clip_ratio.low,
+            "median": c.clip_ratio.median,
+            "high": c.clip_ratio.high,
+        },
+        "update_removed": c.update_removed,
+    }
+
+
+# --- what is asked for -----------------------------------------------------------------------
+
+
+def _validate(
+    pilots: Sequence[NormSeries], *, horizon: int | None, current: float | None,
+    n_parameters: int | None,
+) -> None:  # fmt: skip
+    errors = []
+    if not pilots:
+        errors.append(OrchestratorError("no pilot given", "give at least one series of norms"))
+    if current is not None and not (math.isfinite(current) and current > 0):
+        errors.append(
+            OrchestratorError(
+                f"current max_norm is {current}",
+                "a negative max_norm flips the gradients' sign and 0 freezes the model; give a "
+                "positive "
+                "number, or nothing where nothing is clipped",
+            )
+        )
+    for name, value in (("horizon", horizon), ("n_parameters", n_parameters)):
+        if value is not None and value < 1:
+            errors.append(OrchestratorError(f"{name} is {value}", "give a positive whole number"))
+    collect(errors)
+
+
+# --- over pilots -----------------------------------------------------------------------------
+
+RECORDING = {
+    "all_nonfinite",
+    "zero_norms",
+    "constant",
+    "already_clipped",
+    "amp_scaled",
+    "implausible_level",
+}
+"""Refusals that speak of how norms are recorded: what one pilot shows is true of all."""
+
+
+def _calibrations(usable: Sequence[Pilot]) -> tuple[Calibration, ...]:
+    return tuple(p.calibration for p in usable if p.calibration is not None)
+
+
+def _refusal(examined: Sequence[Pilot], usable: Sequence[Pilot]) -> str | None:
+    """Why nothing is proposed: no usable pilot, or one that shows the recorder to be wrong."""
+    refused = [p for p in examined if p.refusal is not None]
+    wrong = [p for p in refused if p.flags[-1].name in RECORDING]
+    first = (wrong or (refused if not usable else []))[:1]
+    return first[0].refusal if first else None
+
+
+def _union(examined: Sequence[Pilot]) -> tuple[Flag, ...]:
+    """Flags of all pilots, each name once; where not all pilots have it, with how many do."""
+    found: dict[str, Flag] = {}
+    for flag in (f for p in examined for f in p.flags):
+        found.setdefault(flag.name, flag)
+    if len(examined) == 1:
+        return tuple(found.values())
+    counts = {name: sum(any(f.name == name for f in p.flags) for p in examined) for name in found}
+    return tuple(
+        Flag(name, f"{f.text} (in {counts[name]} of {len(examined)} pilots)")
+        for name, f in found.items()
+    )
+
+
+def _dropped(examined: Sequence[Pilot]) -> dict[str, int]:
+    names = {name for p in examined for name in p.checked.dropped}
+    return {n: sum(p.checked.dropped.get(n, 0) for p in examined) for n in sorted(names)}
+
+
+def _stride(pilot: Pilot) -> float:
+    """Optimizer steps per valid row."""
+    steps = pilot.checked.steps
+    return max(1.0, float(np.median(np.diff(steps))))
+
+
+def _valid_until(pilot: Pilot, c: Calibration) -> int:
+    """Half a window on, or until the drift has moved the level by 25 %, whichever comes first."""
+    rows = float(default_horizon(c))
+    if c.window.is_drifting:
+        rows = min(rows, TOLERANCE / abs(c.window.slope))
+    return int(pilot.checked.steps[-1] + max(1.0, rows) * _stride(pilot))
+
+
+# --- the recommendation ----------------------------------------------------------------------
+
+
+def _recommend(
+    ahead: Outlook, candidates: Sequence[Candidate], kind: Family, flags: Sequence[Flag]
+) -> tuple[str, str | None, str]:
+    """Recommendation, default candidate, and why."""
+    first = _first_things(flags)
+    worst = max(_largest_excursion(c) for c in ahead.calibrations)
+    spikes = sum(len(c.spikes.indices) for c in ahead.calibrations)
+    if kind is Family.SIGN:
+        return "no_clipping_needed", None, first + optimizers.remarks(kind, has_spikes=False)[0]
+    if worst < math.log(SPIKE_P99S):
+        return (
+            "no_clipping_needed",
+            None,
+            f"{first}No norm went beyond {SPIKE_P99S:g} times the 99th percentile (the largest: "
+            f"{math.exp(worst):.2g} times): there was nothing that clipping would have "
+            f"prevented. The "
+            "candidates are shown for a test.",
+        )
+    names = [c.name for c in candidates]
+    wanted = ("light", "standard", "firm", "gap") if kind is Family.ADAM and not spikes else (
+        "standard", "light", "firm", "gap")  # fmt: skip
+    default = next(n for n in wanted if n in names)
+    chosen = candidates[names.index(default)]
+    seen = (
+        f"{spikes} isolated spikes"
+        if spikes
+        else f"norms of up to {math.exp(worst):.2g} times the 99th percentile"
+    )
+    return (
+        "clip",
+        default,
+        f"{first}{seen[0].upper()}{seen[1:]} were seen; max_norm = {chosen.max_norm:.3g} "
+        f"({default}) "
+        f"cuts them and is predicted to clip {chosen.clip_ratio.low:.1%} to "
+        f"{chosen.clip_ratio.high:.1%} of the coming {ahead.horizon} steps.",
+    )
+
+
+def _first_things(flags: Sequence[Flag]) -> str:
+    """What is to be done before any threshold."""
+    return next((f.text + " " for f in flags if f.name == "nonfinite"), "")
+
+
+def _largest_excursion(c: Calibration) -> float:
+    """Log of the largest residual after the ramp over the body's 99th percentile of residuals."""
+    r = c.spikes.residuals
+    body = np.delete(r, c.spikes.indices - c.ramp_end)
+    return float(r.max() - np.quantile(body, 0.99))
+
+
+def _remarks(
+    examined: Sequence[Pilot], usable: Sequence[Pilot], ahead: Outlook, kind: Family,
+    horizon: int | None,
+) -> tuple[str, ...]:  # fmt: skip
+    notes = [note for p in examined for note in p.checked.notes]
+    for p in examined:
+        if p.refusal is not None:
+            notes.append(f"Pilot {p.series.source or examined.index(p)} was left out: {p.refusal}")
+    half = min(default_horizon(c) for c in _calibrations(usable))
+    if horizon is not None and horizon > half:
+        notes.append(
+            f"The horizon of {horizon} steps is more than half of the window ({half}): on recorded "
+            "trainings intervals held less often than they say that far ahead."
+        )
+    if not any(c.window.is_stable for c in ahead.calibrations):
+        notes.append("No stable interval: treat the thresholds as a first guess and record on.")
+    has_spikes = any(len(c.spikes.indices) for c in ahead.calibrations)
+    return (*dict.fromkeys(notes), *optimizers.remarks(kind, has_spikes=has_spikes))

@@ -1,0 +1,131 @@
+"""Norms from what somebody already has: a CSV, a `trainer_state.json`, telemetry, other logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from orchestrator.clip_nouns import NormSeries
+from orchestrator.errors import OrchestratorError
+from orchestrator.nouns import Floats, Ints, Series, Telemetry
+from orchestrator.plan.clip import table
+from orchestrator.telemetry import layout, read, readers
+
+NO_NORMS = (
+    "record what clip_grad_norm_ returns, at every optimizer step: in the training, "
+    "orchestrator.watch does; in the Hugging Face Trainer, logging_steps=1 (transformers 4.38 or "
+    "later)"
+)
+
+
+def read_norms(path: Path) -> tuple[NormSeries, ...]:
+    """The unclipped norms in `path`, one series per run; an OrchestratorError where there are none.
+
+    A CSV with columns step, loss, lr, grad_norm and maybe loss_scale, skipped, run; a
+    `trainer_state.json` of the Hugging Face Trainer; a trial's folder or its telemetry; any other
+    log that `telemetry.readers` knows.
+    """
+    if not path.exists():
+        raise OrchestratorError(f"{path} does not exist.", "give a CSV, a JSON file or a folder")
+    if path.is_dir() and _is_store(path):
+        return (from_telemetry(read(path), source=str(path)),)
+    if path.is_file() and path.suffix.lower() in (".csv", ".tsv"):
+        return table.read_csv(path)
+    if path.is_file() and path.suffix.lower() == ".json":
+        history = _log_history(path)
+        if history is not None:
+            return (_from_history(history, path),)
+    log = readers.read_log(path)
+    return (from_telemetry(log.telemetry, source=str(path)),)
+
+
+def from_telemetry(telemetry: Telemetry, *, source: str = "") -> NormSeries:
+    """The norms of one trial; loss, lr and loss scale are taken at the steps that have a norm."""
+    if "grad_norm" not in telemetry or not len(telemetry["grad_norm"]):
+        has = ", ".join(telemetry.series) or "nothing"
+        raise OrchestratorError(f"{source or 'the trial'}: no grad_norm among {has}.", NO_NORMS)
+    norms = telemetry["grad_norm"]
+    _refuse_negative(norms.steps, norms.values, source)
+
+    def at(name: str) -> Floats | None:
+        return _aligned(telemetry[name], norms.steps) if name in telemetry else None
+
+    skipped = at("skipped")
+    in_force = telemetry["max_norm"].values if "max_norm" in telemetry else np.empty(0)
+    in_force = in_force[np.isfinite(in_force) & (in_force > 0)]
+    return NormSeries(
+        steps=norms.steps,
+        norms=norms.values,
+        loss=at("train/loss"),
+        lr=at("lr"),
+        loss_scale=at("loss_scale"),
+        skipped=None if skipped is None else skipped == 1,
+        max_norm_in_force=float(in_force[-1]) if len(in_force) else None,
+        source=source,
+        optimizer=str(telemetry.header.get("optimizer") or ""),
+    )
+
+
+def _is_store(folder: Path) -> bool:
+    inner = folder / layout.FOLDER
+    store = inner if inner.is_dir() else folder
+    return bool(layout.files(store)) or (store / layout.HEADER).exists()
+
+
+def _aligned(series: Series, steps: Ints) -> Floats:
+    """Values at `steps`, NaN where there is none: [n]."""
+    out = np.full(len(steps), np.nan)
+    if not len(series):
+        return out
+    place = np.minimum(np.searchsorted(series.steps, steps), len(series) - 1)
+    hit = series.steps[place] == steps
+    out[hit] = series.values[place[hit]]
+    return out
+
+
+def _refuse_negative(steps: Ints, norms: Floats, source: str) -> None:
+    below = np.flatnonzero(norms < 0)
+    if len(below):
+        first = int(below[0])
+        raise OrchestratorError(
+            f"{source}: grad_norm is {norms[first]:g} at step {steps[first]}; {len(below)} of "
+            f"{len(norms)} are negative, and a norm is not.",
+            "give the norm itself, not its logarithm or a difference",
+        )
+
+
+# --- trainer_state.json -----------------------------------------------------------------------
+
+
+def _log_history(path: Path) -> Sequence[Mapping[str, object]] | None:
+    """The rows of a Hugging Face Trainer's state; None if the file is another one."""
+    try:
+        state = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise OrchestratorError(
+            f"{path} is no JSON: {error}.", "give the trainer_state.json of a checkpoint"
+        ) from None
+    history = state.get("log_history") if isinstance(state, dict) else None
+    if not isinstance(history, list):
+        return None
+    return [row for row in history if isinstance(row, dict)]
+
+
+def _from_history(history: Sequence[Mapping[str, object]], path: Path) -> NormSeries:
+    """Rows with a norm. The norm is the one before clipping; the loss is a mean."""
+    rows = [row for row in history if row.get("grad_norm") is not None]
+    if not rows:
+        raise OrchestratorError(f"{path}: no row of log_history has a grad_norm.", NO_NORMS)
+    columns = {
+        ours: [row.get(theirs) for row in rows]
+        for ours, theirs in (
+            ("step", "step"), ("grad_norm", "grad_norm"), ("loss", "loss"), ("lr", "learning_rate"),
+        )
+    }  # fmt: skip
+    texts = {
+        name: ["" if v is None else str(v) for v in values] for name, values in columns.items()
+    }
+    return table.series(texts, source=str(path), row=lambda i: f"log_history entry {i + 1}")
