@@ -1,0 +1,163 @@
+"""Rules about training that gets nowhere, or stops on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from orchestrator.diagnose.curves import condensed, trend
+from orchestrator.diagnose.logs.course import FEWEST, Course, course, qualities
+from orchestrator.diagnose.logs.registry import log_rule
+from orchestrator.nouns import Direction, Finding, Series
+from orchestrator.telemetry.readers import Log
+
+MOVED = 0.05
+STARTED = 0.7
+MOST = 0.95
+PACE = 0.5
+NOTHING = 0.01
+METRIC_GAIN = 0.1
+
+
+@log_rule("plateau", explains=("nothing_learned",))
+def lr_is_zero(log: Log) -> Finding | None:
+    """The learning rate is 0 in every row, and the loss stays where it was.
+
+    Exact (row 20 of docs/diagnosis.md; R23 of the reports: a scheduler that nobody steps). Excluded:
+    a rate that was rounded to 0 on a run that learns.
+    """
+    loss = course(log, "train/loss")
+    if not log.facts.get("lr_always_zero") or loss is None or not loss.is_unmoved:
+        return None
+    return Finding(
+        rule="lr_is_zero",
+        severity=1.0,
+        summary="the learning rate is 0 in every row, and the train loss stays at {loss:.3g}",
+        steps=(int(loss.steps[0]), int(loss.steps[-1])),
+        evidence={"loss": loss.end},
+        confounders=("a scheduler that is never stepped", "a rate that was rounded"),
+    )
+
+
+@log_rule("plateau", asks="plateau")
+def nothing_learned(log: Log) -> Finding | None:
+    """The loss ends where it began: over the whole log it did not move by more than noise.
+
+    Train loss, else validation loss: the last level is not 10 % (or 2 standard errors, if that is
+    more) below the first, and medians of first and last quarter differ by less than 5 % of their level (row 19 of docs/diagnosis.md over the
+    whole run: a plateau further down may be the floor, which a log does not tell). Excluded: runs on
+    which a validation metric gained 0.1, or the other loss fell by a quarter. Look-alikes: a log of
+    the end of a training, too short a run, a floor. A loss at ln K beside an accuracy of 1/K, and an
+    accuracy that is constant to the digit, are told: the output is constant (R21).
+    """
+    train, val = course(log, "train/loss"), course(log, "val/loss")
+    loss = train or val
+    if loss is None or len(loss) < FEWEST or not loss.is_unmoved:
+        return None
+    quarter = max(2, len(loss) // 4)
+    early, late = (float(np.median(v)) for v in (loss.values[:quarter], loss.values[-quarter:]))
+    if abs(late - early) > MOVED * abs(early) or _learns_elsewhere(log, train, val):
+        return None
+    evidence: dict[str, float | str] = {
+        "early": early,
+        "late": late,
+        "change": late / early - 1,
+        "noise": loss.noise / abs(late),
+    }
+    says = "the loss did not move: {early:.4g} over the first quarter, {late:.4g} over the last "
+    says += "({change:+.1%}; one point scatters by {noise:.1%})"
+    return Finding(
+        rule="nothing_learned",
+        severity=0.9,
+        summary=says + _constant_output(log, evidence),
+        steps=(int(loss.steps[0]), int(loss.steps[-1])),
+        evidence=evidence,
+        confounders=(
+            "a log that begins late in the training",
+            "a run too short for its learning rate",
+            "a floor of the loss: noisy targets, a constant in the loss",
+        ),
+    )
+
+
+@log_rule("underfitting", asks="learning_rate_too_low")
+def stopped_while_falling(log: Log) -> Finding | None:
+    """The train loss was still falling at half its mean pace when the log ended, most of it left.
+
+    Theil-Sen trend over the last third of 24 blocks, significant (t < -2), at half the mean pace of
+    all or more, and 70 % of the start left (rows 15 and 20 of docs/diagnosis.md; the 70 % is ours).
+    Look-alikes: a log that was cut or a run that still goes on, steps that are small on purpose, a
+    language model's long power law, which slows down by more.
+    """
+    loss = course(log, "train/loss")
+    if loss is None or len(loss) < FEWEST or not STARTED < loss.remaining < MOST:
+        return None
+    blocks = condensed(Series(loss.steps, loss.values))
+    steps = blocks.steps.astype(np.float64)
+    third = max(3, len(steps) // 3)
+    late = trend(steps[-third:], blocks.values[-third:])
+    mean = (loss.end - loss.start) / max(steps[-1] - steps[0], 1.0)
+    is_best = loss.end - loss.best <= MOVED * abs(loss.best)
+    if not is_best or not late.t < -2 or late.slope > PACE * mean:
+        return None
+    return Finding(
+        rule="stopped_while_falling",
+        severity=0.5,
+        summary="the train loss went from {start:.3g} to {end:.3g} and was still falling at "
+        "{pace:.0%} of its mean pace when the log ended: stopped far too early, or too slow",
+        steps=(int(steps[-third]), int(steps[-1])),
+        evidence={"start": loss.start, "end": loss.end, "pace": late.slope / mean},
+        confounders=("a run that is not over", "small steps on purpose, as in fine-tuning"),
+    )
+
+
+@log_rule("underfitting")
+def metrics_stay_at_zero(log: Log) -> Finding | None:
+    """Every validation metric that should grow is at 0, whatever the losses do.
+
+    Of all metrics that are better when higher, levels over the second half below 0.01, with 7
+    evaluations at least. Ours. Look-alikes: anchors, labels or class ids that do not match, a guard
+    that writes 0 for NaN, a metric that needs more training before it leaves 0.
+    """
+    rising = [q for q in qualities(log, Direction.MAX) if len(q) >= FEWEST]
+    if not rising or any(np.median(-q.values[len(q) // 2 :]) >= NOTHING for q in rising):
+        return None
+    shown = rising[0]
+    return Finding(
+        rule="metrics_stay_at_zero",
+        severity=0.8,
+        summary="{metrics} stay at 0 while the losses move: nothing measurable is learned; look at "
+        "labels, anchors and class ids first",
+        steps=(int(shown.steps[0]), int(shown.steps[-1])),
+        evidence={"metrics": ", ".join(q.name for q in rising[:4])},
+        confounders=("labels that do not match", "a guard that writes 0 for NaN"),
+    )
+
+
+def _learns_elsewhere(log: Log, train: Course | None, val: Course | None) -> bool:
+    """Whether the other loss or a metric shows that something was learned after all."""
+    if train is not None and val is not None and val.remaining < 0.75:
+        return True
+    rising = [q for q in qualities(log, Direction.MAX) if len(q) >= FEWEST]
+    return any(q.start - q.end > max(METRIC_GAIN * _unit(q), 3 * q.noise) for q in rising)
+
+
+def _unit(quality: Course) -> float:
+    """1 for a share, 100 for per cent."""
+    return 100.0 if np.max(np.abs(quality.values)) > 1.5 else 1.0
+
+
+def _constant_output(log: Log, evidence: dict[str, float | str]) -> str:
+    """What loss and accuracy together tell of a model that always says the same."""
+    known = (course(log, n) for n in ("train/accuracy", "val/accuracy"))
+    curves = [c for c in known if c is not None and len(c) >= FEWEST]
+    for accuracy in curves:
+        half = -accuracy.values[len(accuracy) // 2 :] / _unit(accuracy)
+        level, classes = float(np.median(half)), float(np.exp(float(evidence["late"])))
+        if round(classes) > 1 and abs(np.log(classes / round(classes))) < 0.01 and level > 0:
+            if abs(level * round(classes) - 1) < 0.3:
+                evidence |= {"classes": float(round(classes)), "accuracy": level}
+                return "; that is ln {classes:.0f}, with accuracy {accuracy:.3g}: a constant output"
+        if np.ptp(half) == 0 and level < 0.95:
+            evidence["accuracy"] = level
+            return "; accuracy is constant to the digit at {accuracy:.4g}: a dead network"
+    return ""
