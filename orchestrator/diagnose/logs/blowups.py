@@ -95,7 +95,11 @@ def loss_jumped(log: Log) -> Finding | None:
         "{before:.3g}, and came back to {end:.3g}",
         steps=(int(loss.steps[top]), int(loss.steps[top])),
         evidence=evidence,
-        confounders=("one bad batch", "a restart", "a gradient that was not finite: a skipped step"),
+        confounders=(
+            "one bad batch",
+            "a restart",
+            "a gradient that was not finite: a skipped step",
+        ),
     )
 
 

@@ -82,7 +82,7 @@ class Course:
     def is_unmoved(self) -> bool:
         """Whether the end lies less than 10 % of the start, or 2 standard errors, below it."""
         error = self.noise * np.sqrt(1 / self.opening + 1 / self.width)
-        return self.start - self.end < max(0.1 * abs(self.start), 2 * error)
+        return bool(self.start - self.end < max(0.1 * abs(self.start), 2 * error))
 
     @property
     def remaining(self) -> float:

@@ -22,11 +22,12 @@ CALMER = 2.0
 def evaluation_jumps(log: Log) -> Finding | None:
     """Validation jumps from evaluation to evaluation more than it can have changed.
 
-    At least 10 evaluations with a positive loss, in one half of which the jitter (robust standard
-    deviation of the differences of the log loss, over √2) exceeds 0.25, that is 25 %, and twice that
-    of the train loss; or 3 of which are over 3 times the median of the five around them, and 5
-    times the jitter of the train loss. Ours, above the 0.2 of a healthy look-alike of the zoo. Look-alikes: a learning rate that is too high (then train
-    jumps as well), batch statistics in evaluation, a tiny or randomly drawn validation set.
+    At least 10 evaluations with a positive loss. Either the jitter of one half (robust standard
+    deviation of the differences of the log loss, over √2) exceeds 0.25, that is 25 %, and twice
+    that of the train loss; or three losses are over 3 times the median of the five around them, and
+    5 times the jitter of the train loss above it. Ours, above the 0.2 of a healthy look-alike of
+    the zoo. Look-alikes: a learning rate that is too high (then train jumps as well), batch
+    statistics in evaluation, a tiny or randomly drawn validation set.
     """
     val, train = course(log, "val/loss"), course(log, "train/loss")
     if val is None or len(val) < EVALUATIONS or np.min(val.values) <= 0:

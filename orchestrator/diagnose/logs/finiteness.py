@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from orchestrator.diagnose.logs.course import course
 from orchestrator.diagnose.logs.registry import log_rule
@@ -56,9 +57,9 @@ def loss_not_finite(log: Log) -> Finding | None:
     loss = log.telemetry["train/loss"]
     broken = ~np.isfinite(loss.values)
     filtered = _filtered(log)
-    if not broken[-1:].any() and filtered[-FILTERED:].sum() == FILTERED:
+    if filtered[-FILTERED:].sum() == FILTERED:
         broken = broken | filtered
-    if not len(loss) or not broken[-1]:
+    if not broken[-1:].any():
         return None
     sound = np.flatnonzero(~broken)
     first = int(sound[-1]) + 1 if len(sound) else 0
@@ -105,7 +106,7 @@ def evaluation_not_finite(log: Log) -> Finding | None:
     )
 
 
-def _filtered(log: Log) -> np.ndarray:
+def _filtered(log: Log) -> npt.NDArray[np.bool_]:
     """Where [n] the train loss is exactly 0 and the gradient norm of the same row is unusable."""
     loss = log.telemetry["train/loss"]
     zero = loss.values == 0
@@ -113,4 +114,5 @@ def _filtered(log: Log) -> np.ndarray:
         return np.zeros(len(loss), dtype=bool)
     norm = log.telemetry["grad_norm"]
     usable = norm.steps[np.isfinite(norm.values) & (norm.values != 0)]
-    return zero & np.isin(loss.steps, norm.steps) & ~np.isin(loss.steps, usable)
+    unusable = np.isin(loss.steps, norm.steps) & ~np.isin(loss.steps, usable)
+    return np.asarray(zero & unusable)

@@ -7,7 +7,8 @@ import numpy as np
 from orchestrator.diagnose.curves import robust_std
 from orchestrator.diagnose.logs.course import Course, course, qualities
 from orchestrator.diagnose.logs.registry import log_rule
-from orchestrator.nouns import Finding
+from orchestrator.diagnose.progress import TARGET
+from orchestrator.nouns import Direction, Finding
 from orchestrator.telemetry.readers import Log
 
 EVALUATIONS = 4
@@ -78,9 +79,9 @@ def memorised(log: Log) -> Finding | None:
     """The train loss was learned by heart and nothing of it reached validation.
 
     From the first evaluation on the train loss fell below 25 % (the zoo's gate), the validation
-    loss kept 90 %, and ends at 3 times the train loss (row 22 of docs/diagnosis.md). Look-alikes: wrong
-    labels or another kind of data in validation; losses that are not the same quantity, which keep
-    a metric improving.
+    loss kept 90 %, and ends at 3 times the train loss (row 22 of docs/diagnosis.md). Excluded: a
+    rise in one step; losses that are not the same quantity, where a metric improves or a share is
+    above 0.9. Look-alikes: wrong labels or another kind of data in validation.
     """
     train, val = course(log, "train/loss"), course(log, "val/loss")
     if train is None or val is None or min(len(train), len(val)) < EVALUATIONS:
@@ -91,7 +92,7 @@ def memorised(log: Log) -> Finding | None:
         return None
     if val.end < ABOVE * train.end or in_one_step(val):
         return None
-    if _metric_that_improved(log, int(val.steps[0])) is not None and val.end <= val.start:
+    if val.end <= val.start and (_metric_that_improved(log, int(val.steps[0])) or _is_good(log)):
         return None
     return Finding(
         rule="memorised",
@@ -138,12 +139,12 @@ def metric_decays(log: Log) -> Finding | None:
 def in_one_step(val: Course) -> bool:
     """Whether validation rose in one step between two evaluations, and neither before nor after.
 
-    Over 70 % of the rise lies in one difference and in the levels of 3 on either side of it: other
-    data, another schedule (R27 of the reports).
+    Over 70 % of a rise by a fifth or more lies between the levels of 3 evaluations on either side
+    of one difference: other data, another schedule (R27 of the reports).
     """
     at = int(np.argmin(val.values))
     rise = val.end - float(val.values[at])
-    if len(val) - at < 6 or rise <= 0:
+    if len(val) - at < 6 or rise < 0.2 * abs(float(val.values[at])):
         return False
     jump = at + 1 + int(np.argmax(np.diff(val.values[at:])))
     before, after = np.median(val.values[max(0, jump - 3) : jump]), np.median(val.values[jump:][:3])
@@ -156,6 +157,11 @@ def _decayed(metric: Course, train: Course) -> bool:
     then = train.level_at(int(metric.steps[metric.best_at]))
     falls = train.end < then - (1 - STILL_FALLING) * abs(then)
     return falls and rise > max(DECAYED * abs(metric.best), LOST * metric.gained, SIGMAS * spread)
+
+
+def _is_good(log: Log) -> bool:
+    """Whether validation succeeds by some share that is better when higher."""
+    return any(TARGET <= -q.end <= 1 for q in qualities(log, Direction.MAX))
 
 
 def _short(val: Course) -> Course:

@@ -12,6 +12,7 @@ from orchestrator.telemetry.readers import Log
 
 MOVED = 0.05
 STARTED = 0.7
+ALONE = 0.8
 MOST = 0.95
 PACE = 0.5
 NOTHING = 0.01
@@ -22,8 +23,8 @@ METRIC_GAIN = 0.1
 def lr_is_zero(log: Log) -> Finding | None:
     """The learning rate is 0 in every row, and the loss stays where it was.
 
-    Exact (row 20 of docs/diagnosis.md; R23 of the reports: a scheduler that nobody steps). Excluded:
-    a rate that was rounded to 0 on a run that learns.
+    Exact (row 20 of docs/diagnosis.md; R23 of the reports: a scheduler that nobody steps).
+    Excluded: a rate that was rounded to 0 on a run that learns.
     """
     loss = course(log, "train/loss")
     if not log.facts.get("lr_always_zero") or loss is None or not loss.is_unmoved:
@@ -43,11 +44,12 @@ def nothing_learned(log: Log) -> Finding | None:
     """The loss ends where it began: over the whole log it did not move by more than noise.
 
     Train loss, else validation loss: the last level is not 10 % (or 2 standard errors, if that is
-    more) below the first, and medians of first and last quarter differ by less than 5 % of their level (row 19 of docs/diagnosis.md over the
-    whole run: a plateau further down may be the floor, which a log does not tell). Excluded: runs on
-    which a validation metric gained 0.1, or the other loss fell by a quarter. Look-alikes: a log of
-    the end of a training, too short a run, a floor. A loss at ln K beside an accuracy of 1/K, and an
-    accuracy that is constant to the digit, are told: the output is constant (R21).
+    more) below the first, and medians of first and last quarter differ by less than 5 % of their
+    level (row 19 of docs/diagnosis.md over the whole run: a plateau further down may be the floor,
+    which a log does not tell). Excluded: runs on which a validation metric gained 0.1, or the other
+    loss fell by a quarter. Look-alikes: a log of the end of a training, too short a run, a floor. A
+    loss at ln K beside an accuracy of 1/K, and an accuracy that is constant to the digit, are told:
+    the output is constant (R21 of the reports).
     """
     train, val = course(log, "train/loss"), course(log, "val/loss")
     loss = train or val
@@ -84,30 +86,39 @@ def stopped_while_falling(log: Log) -> Finding | None:
     """The train loss was still falling at half its mean pace when the log ended, most of it left.
 
     Theil-Sen trend over the last third of 24 blocks, significant (t < -2), at half the mean pace of
-    all or more, and 70 % of the start left (rows 15 and 20 of docs/diagnosis.md; the 70 % is ours).
-    Look-alikes: a log that was cut or a run that still goes on, steps that are small on purpose, a
-    language model's long power law, which slows down by more.
+    all or more, with 80 % of the start left, or 70 % where a validation metric improves at such a
+    pace as well (rows 15 and 20 of docs/diagnosis.md; the shares are ours). Look-alikes: a log that
+    was cut or a run that still goes on, steps that are small on purpose, a language model's power
+    law, which slows down by more.
     """
     loss = course(log, "train/loss")
     if loss is None or len(loss) < FEWEST or not STARTED < loss.remaining < MOST:
         return None
-    blocks = condensed(Series(loss.steps, loss.values))
-    steps = blocks.steps.astype(np.float64)
-    third = max(3, len(steps) // 3)
-    late = trend(steps[-third:], blocks.values[-third:])
-    mean = (loss.end - loss.start) / max(steps[-1] - steps[0], 1.0)
-    is_best = loss.end - loss.best <= MOVED * abs(loss.best)
-    if not is_best or not late.t < -2 or late.slope > PACE * mean:
+    pace = _late_pace(loss)
+    rising = [q for q in qualities(log, Direction.MAX) if len(q) >= FEWEST]
+    if loss.remaining < ALONE and not any(_late_pace(q) > PACE for q in rising):
+        return None
+    if pace < PACE or loss.end - loss.best > MOVED * abs(loss.best):
         return None
     return Finding(
         rule="stopped_while_falling",
         severity=0.5,
         summary="the train loss went from {start:.3g} to {end:.3g} and was still falling at "
         "{pace:.0%} of its mean pace when the log ended: stopped far too early, or too slow",
-        steps=(int(steps[-third]), int(steps[-1])),
-        evidence={"start": loss.start, "end": loss.end, "pace": late.slope / mean},
+        steps=(int(loss.steps[2 * len(loss) // 3]), int(loss.steps[-1])),
+        evidence={"start": loss.start, "end": loss.end, "pace": pace},
         confounders=("a run that is not over", "small steps on purpose, as in fine-tuning"),
     )
+
+
+def _late_pace(curve: Course) -> float:
+    """Slope of the last third over the mean slope; 0 if it does not fall significantly."""
+    blocks = condensed(Series(curve.steps, curve.values))
+    steps = blocks.steps.astype(np.float64)
+    third = max(3, len(steps) // 3)
+    late = trend(steps[-third:], blocks.values[-third:])
+    mean = (curve.end - curve.start) / max(steps[-1] - steps[0], 1.0)
+    return late.slope / mean if late.t < -2 and mean < 0 else 0.0
 
 
 @log_rule("underfitting")
@@ -152,11 +163,11 @@ def _constant_output(log: Log, evidence: dict[str, float | str]) -> str:
     curves = [c for c in known if c is not None and len(c) >= FEWEST]
     for accuracy in curves:
         half = -accuracy.values[len(accuracy) // 2 :] / _unit(accuracy)
-        level, classes = float(np.median(half)), float(np.exp(float(evidence["late"])))
-        if round(classes) > 1 and abs(np.log(classes / round(classes))) < 0.01 and level > 0:
-            if abs(level * round(classes) - 1) < 0.3:
-                evidence |= {"classes": float(round(classes)), "accuracy": level}
-                return "; that is ln {classes:.0f}, with accuracy {accuracy:.3g}: a constant output"
+        level, classes = float(np.median(half)), float(np.exp(min(float(evidence["late"]), 50.0)))
+        whole = max(2, round(min(classes, 1e6)))
+        if abs(np.log(classes / whole)) < 0.01 and abs(level * whole - 1) < 0.3:
+            evidence |= {"classes": float(whole), "accuracy": level}
+            return "; that is ln {classes:.0f}, with accuracy {accuracy:.3g}: a constant output"
         if np.ptp(half) == 0 and level < 0.95:
             evidence["accuracy"] = level
             return "; accuracy is constant to the digit at {accuracy:.4g}: a dead network"

@@ -55,9 +55,7 @@ def diagnose_log(log: Log, *, source: str) -> Diagnosis:
     ]
     roots = _roots(found)
     labels = [LOG_RULES[f.rule].label for f in roots] + [TOO_SHORT] * is_short
-    asked = [
-        replace(f, rule=LOG_RULES[f.rule].asks) for f in roots if LOG_RULES[f.rule].asks
-    ]
+    asked = [replace(f, rule=LOG_RULES[f.rule].asks) for f in roots if LOG_RULES[f.rule].asks]
     return Diagnosis(
         source=source,
         format=log.format,
@@ -104,7 +102,9 @@ def _label(rule: str) -> str:
 
 def _roots(found: Sequence[Finding]) -> list[Finding]:
     """Findings that no other one explains, with what they explain as consequences."""
-    effects = {f.rule: [e.rule for e in found if e.rule in LOG_RULES[f.rule].explains] for f in found}
+    effects = {
+        f.rule: [e.rule for e in found if e.rule in LOG_RULES[f.rule].explains] for f in found
+    }
     explained = {name for names in effects.values() for name in names}
     return [
         replace(f, consequences=tuple(effects[f.rule])) for f in found if f.rule not in explained
@@ -113,6 +113,4 @@ def _roots(found: Sequence[Finding]) -> list[Finding]:
 
 def _hypotheses(findings: Sequence[Finding]) -> tuple[Hypothesis, ...]:
     raised, _ = hypothesise(findings, GENERIC)
-    return tuple(
-        replace(h, why=h.why.removesuffix(" (1 of 1 seeds)")) for h in raised
-    )
+    return tuple(replace(h, why=h.why.removesuffix(" (1 of 1 seeds)")) for h in raised)
