@@ -18,7 +18,18 @@ from orchestrator.diagnose.logs import (  # noqa: F401
 )
 
 # isort: on
+from orchestrator.diagnose.logs.contract import as_json, refused
 from orchestrator.diagnose.logs.registry import LOG_RULES, LogRule, log_rule
+from orchestrator.diagnose.logs.skeleton import campaign_file
 from orchestrator.diagnose.logs.verdict import diagnose_log, diagnose_own
 
-__all__ = ["LOG_RULES", "LogRule", "diagnose_log", "diagnose_own", "log_rule"]
+__all__ = [
+    "LOG_RULES",
+    "LogRule",
+    "as_json",
+    "campaign_file",
+    "diagnose_log",
+    "diagnose_own",
+    "log_rule",
+    "refused",
+]

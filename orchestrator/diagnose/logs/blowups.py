@@ -18,6 +18,7 @@ RISEN = 0.15
 SIGMAS = 4.0
 JUMP = 3.0
 JUMP_SIGMAS = 10.0
+CLAMPS = (87.3365, 16.1181, 100.0)
 
 
 @log_rule(
@@ -56,10 +57,16 @@ def loss_rose_for_good(log: Log) -> Finding | None:
 
 
 def _constant(loss: Course, since: int) -> str:
-    """The sentence about outputs that are saturated: the same loss again and again."""
+    """The sentence about outputs that are saturated: the same loss again and again.
+
+    -ln of the smallest float, of 1e-7, and the clamp of binary cross-entropy: R11 of the reports.
+    """
     late = loss.values[-max(3, (len(loss) - since) // 2) :]
-    same = np.ptp(late) <= 1e-2 * abs(float(np.median(late)))
-    return "; it is nearly constant since: saturated or collapsed outputs" if same else ""
+    level = float(np.median(late))
+    if np.ptp(late) > 1e-2 * abs(level):
+        return ""
+    clamp = next((f", {c:g} is a known clamp" for c in CLAMPS if abs(level / c - 1) < 1e-3), "")
+    return f"; it is nearly constant since{clamp}: saturated or collapsed outputs"
 
 
 @log_rule("instability", asks="instability")

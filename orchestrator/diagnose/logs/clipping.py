@@ -33,7 +33,7 @@ def clipped(log: Log) -> Finding | None:
     if "grad_norm" not in log.telemetry:
         return None
     norm = finite(log.telemetry["grad_norm"])
-    threshold, source = _threshold(log)
+    threshold, source = threshold_of(log)
     if threshold is None or len(norm) < ROWS:
         return None
     share = float(np.mean(norm.values > threshold))
@@ -51,7 +51,7 @@ def clipped(log: Log) -> Finding | None:
     )
 
 
-def _threshold(log: Log) -> tuple[float | None, str]:
+def threshold_of(log: Log) -> tuple[float | None, str]:
     """The threshold and where it is known from."""
     for name in THRESHOLDS:
         value = log.facts.get(f"param/{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.diagnose.logs.course import course
+from orchestrator.diagnose.logs.course import FEWEST, course
 from orchestrator.diagnose.logs.registry import log_rule
 from orchestrator.nouns import Finding
 from orchestrator.telemetry.readers import Log
@@ -67,7 +67,8 @@ def loss_not_finite(log: Log) -> Finding | None:
         rule="loss_not_finite",
         severity=1.0,
         summary="the train loss is no number from {first} on"
-        + (" (written as 0 by the trainer)" if np.isfinite(loss.values[-1]) else ""),
+        + (" (written as 0 by the trainer)" if np.isfinite(loss.values[-1]) else "")
+        + _before(log, int(loss.steps[first])),
         steps=(int(loss.steps[first]), int(loss.steps[-1])),
         evidence={"rows": float(len(loss) - first)},
         confounders=("a batch with a broken value", "overflow in half precision"),
@@ -104,6 +105,33 @@ def evaluation_not_finite(log: Log) -> Finding | None:
         },
         confounders=("overflow in half precision", "an empty validation set", "masked labels"),
     )
+
+
+def _before(log: Log, step: int) -> str:
+    """What went before the break: the component that broke first, the rate, a calm loss.
+
+    R01, R03, R05 and R09 of the reports: a rate that still rises points to warm-up, a loss that was
+    calm to overflow, one that grew to the step size.
+    """
+    told = []
+    parts = {
+        n: s for n, s in log.telemetry.series.items() if n.startswith("train/") and "loss" in n
+    }
+    broke = {n: s.steps[~np.isfinite(s.values)] for n, s in parts.items() if n != "train/loss"}
+    earliest = sorted((int(at[0]), n) for n, at in broke.items() if len(at))
+    if earliest and len(earliest) < len(broke):
+        told.append(f"{earliest[0][1]} broke first, at {earliest[0][0]}")
+    if "lr" in log.telemetry:
+        rates = log.telemetry["lr"]
+        past = rates.values[rates.steps <= step]
+        if len(past) > 2 and past[-1] == np.max(past) and past[-1] > past[len(past) // 2]:
+            told.append("the learning rate was still rising")
+    loss = log.telemetry["train/loss"]
+    sound = loss.values[(loss.steps < step) & np.isfinite(loss.values)]
+    if len(sound) >= FEWEST:
+        calm = sound[-1] <= 2 * np.median(np.abs(sound[-FEWEST:]))
+        told.append("the loss was calm before" if calm else "the loss had grown before")
+    return "".join(f"; {sentence}" for sentence in told)
 
 
 def _filtered(log: Log) -> npt.NDArray[np.bool_]:

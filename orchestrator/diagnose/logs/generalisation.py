@@ -13,22 +13,23 @@ from orchestrator.telemetry.readers import Log
 
 EVALUATIONS = 4
 RISEN = 0.07
-LOST = 0.1
+LOST = 0.05
 SIGMAS = 3.0
 STILL_FALLING = 0.95
 MEMORISED = 0.25
 KEPT = 0.9
 ABOVE = 3.0
 DECAYED = 0.1
+DECAYED_OF_GAIN = 0.1
 
 
-@log_rule("overfitting", asks="overfitting")
+@log_rule("overfitting", asks="overfitting", explains=("memorised",))
 def validation_rises(log: Log) -> Finding | None:
     """The validation loss ends above its best while the train loss went on falling.
 
     At least 4 evaluations; the last level is 7 % above the best one (as in `overfitting`), 3
-    standard errors of its noise, and a tenth of all that validation had gained: a late wiggle at
-    the bottom of a deep fall is none. From the best evaluation on, the train loss lost another 5 %.
+    standard errors of its noise, and 5 % of all that validation had gained: a late wiggle at the
+    bottom of a deep fall is none. From the best evaluation on, the train loss lost another 5 %.
     Thresholds ours. Look-alikes: calibration alone (a metric that still improves is told), a change
     of data or of the learning rate, a train loss that is measured with dropout.
     """
@@ -55,17 +56,13 @@ def validation_rises(log: Log) -> Finding | None:
         "train_then": then,
         "train_end": train.end,
     }
-    says = "the validation loss rose from {best:.3g} (at {first}) to {end:.3g} while the train loss"
-    says += " went on from {train_then:.3g} to {train_end:.3g}"
-    if better is not None:
-        evidence |= {"metric": better.name, "metric_end": abs(better.end)}
-        says += "; {metric} still improved, to {metric_end:.3g}: it may be calibration alone"
     return Finding(
         rule="validation_rises",
         severity=float(min(1.0, 0.4 + float(evidence["rise"]) - (0.2 if better else 0.0))),
-        summary=says,
+        summary="the validation loss rose from {best:.3g} (at {first}) to {end:.3g} while the train "
+        "loss went on from {train_then:.3g} to {train_end:.3g}" + _but(better),
         steps=(int(val.steps[at]), int(val.steps[-1])),
-        evidence=evidence,
+        evidence=evidence | _evidence_of(better),
         confounders=(
             "calibration: confident mistakes raise the loss, not the error",
             "validation data of another kind",
@@ -92,15 +89,18 @@ def memorised(log: Log) -> Finding | None:
         return None
     if val.end < ABOVE * train.end or in_one_step(val):
         return None
-    if val.end <= val.start and (_metric_that_improved(log, int(val.steps[0])) or _is_good(log)):
+    better = _metric_that_improved(log, int(val.steps[0]))
+    if val.end <= val.start and (better is not None or _is_good(log)):
         return None
     return Finding(
         rule="memorised",
         severity=0.9,
         summary="the train loss fell from {began:.3g} to {train_end:.2g}, but the "
-        "validation loss stayed at {val_end:.3g}: the train set is memorised, nothing transfers",
+        "validation loss stayed at {val_end:.3g}"
+        + (_but(better) or ": the train set is memorised, nothing transfers"),
         steps=(int(val.steps[0]), int(val.steps[-1])),
-        evidence={"train_end": train.end, "began": began, "val_end": val.end},
+        evidence={"train_end": train.end, "began": began, "val_end": val.end}
+        | _evidence_of(better),
         confounders=("validation labels or data of another kind", "labels at random"),
     )
 
@@ -156,12 +156,28 @@ def _decayed(metric: Course, train: Course) -> bool:
     spread = metric.noise / np.sqrt(metric.width)
     then = train.level_at(int(metric.steps[metric.best_at]))
     falls = train.end < then - (1 - STILL_FALLING) * abs(then)
-    return falls and rise > max(DECAYED * abs(metric.best), LOST * metric.gained, SIGMAS * spread)
+    return falls and rise > max(
+        DECAYED * abs(metric.best), DECAYED_OF_GAIN * metric.gained, SIGMAS * spread
+    )
 
 
 def _is_good(log: Log) -> bool:
     """Whether validation succeeds by some share that is better when higher."""
     return any(TARGET <= -q.end <= 1 for q in qualities(log, Direction.MAX))
+
+
+def _but(better: Course | None) -> str:
+    """The other half of the truth, where a metric disagrees with the loss."""
+    return (
+        "; {metric} still improved, to {metric_end:.3g}: loss and metric disagree, it may be "
+        "calibration alone"
+        if better is not None
+        else ""
+    )
+
+
+def _evidence_of(better: Course | None) -> dict[str, float | str]:
+    return {} if better is None else {"metric": better.name, "metric_end": abs(better.end)}
 
 
 def _short(val: Course) -> Course:

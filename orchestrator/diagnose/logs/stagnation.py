@@ -94,9 +94,9 @@ def stopped_while_falling(log: Log) -> Finding | None:
     loss = course(log, "train/loss")
     if loss is None or len(loss) < FEWEST or not STARTED < loss.remaining < MOST:
         return None
-    pace = _late_pace(loss)
+    pace = late_pace(loss)
     rising = [q for q in qualities(log, Direction.MAX) if len(q) >= FEWEST]
-    if loss.remaining < ALONE and not any(_late_pace(q) > PACE for q in rising):
+    if loss.remaining < ALONE and not any(late_pace(q) > PACE for q in rising):
         return None
     if pace < PACE or loss.end - loss.best > MOVED * abs(loss.best):
         return None
@@ -111,7 +111,7 @@ def stopped_while_falling(log: Log) -> Finding | None:
     )
 
 
-def _late_pace(curve: Course) -> float:
+def late_pace(curve: Course) -> float:
     """Slope of the last third over the mean slope; 0 if it does not fall significantly."""
     blocks = condensed(Series(curve.steps, curve.values))
     steps = blocks.steps.astype(np.float64)
