@@ -59,8 +59,8 @@ def validation_rises(log: Log) -> Finding | None:
     return Finding(
         rule="validation_rises",
         severity=float(min(1.0, 0.4 + float(evidence["rise"]) - (0.2 if better else 0.0))),
-        summary="the validation loss rose from {best:.3g} (at {first}) to {end:.3g} while the train "
-        "loss went on from {train_then:.3g} to {train_end:.3g}" + _but(better),
+        summary="the validation loss rose from {best:.3g} (at {first}) to {end:.3g} while the "
+        "train loss went on from {train_then:.3g} to {train_end:.3g}" + _but(better),
         steps=(int(val.steps[at]), int(val.steps[-1])),
         evidence=evidence | _evidence_of(better),
         confounders=(

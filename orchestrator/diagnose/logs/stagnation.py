@@ -43,13 +43,13 @@ def lr_is_zero(log: Log) -> Finding | None:
 def nothing_learned(log: Log) -> Finding | None:
     """The loss ends where it began: over the whole log it did not move by more than noise.
 
-    Train loss, else validation loss: the last level is not 10 % (or 2 standard errors, if that is
-    more) below the first, and medians of first and last quarter differ by less than 5 % of their
-    level (row 19 of docs/diagnosis.md over the whole run: a plateau further down may be the floor,
-    which a log does not tell). Excluded: runs on which a validation metric gained 0.1, or the other
-    loss fell by a quarter. Look-alikes: a log of the end of a training, too short a run, a floor. A
-    loss at ln K beside an accuracy of 1/K, and an accuracy that is constant to the digit, are told:
-    the output is constant (R21 of the reports).
+    Train loss, else validation loss: the last level is not 10 % below the first, and medians of
+    first and last quarter differ by less than 5 % of their level (either by less than 2 standard
+    errors, if that is more). Row 19 of docs/diagnosis.md over the whole run: a plateau further down
+    may be the floor, which a log does not tell. Excluded: runs on which a validation metric gained
+    0.1, or the other loss fell by a quarter. Look-alikes: a log of the end of a training, too short
+    a run, a floor. A loss at ln K beside an accuracy of 1/K, and an accuracy that is constant to
+    the digit, are told: the output is constant (R21 of the reports).
     """
     train, val = course(log, "train/loss"), course(log, "val/loss")
     loss = train or val
@@ -57,7 +57,8 @@ def nothing_learned(log: Log) -> Finding | None:
         return None
     quarter = max(2, len(loss) // 4)
     early, late = (float(np.median(v)) for v in (loss.values[:quarter], loss.values[-quarter:]))
-    if abs(late - early) > MOVED * abs(early) or _learns_elsewhere(log, train, val):
+    error = loss.noise * float(np.sqrt(2 / quarter))
+    if abs(late - early) > max(MOVED * abs(early), 2 * error) or _learns_elsewhere(log, train, val):
         return None
     evidence: dict[str, float | str] = {
         "early": early,
