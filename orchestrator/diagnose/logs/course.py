@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.diagnose.curves import finite, robust_std, running_median
+from orchestrator.diagnose.curves import finite, robust_std
 from orchestrator.nouns import Direction, Floats, Ints, Series
 from orchestrator.telemetry.readers import Log
 
@@ -54,9 +54,15 @@ class Course:
         return float(np.median(self.values[-self.width :]))
 
     @property
+    def stride(self) -> int:
+        """Points from one level to the next: a twentieth of the width hides no level."""
+        return max(1, self.width // 20)
+
+    @property
     def levels(self) -> Floats:
-        """Running medians [n - width + 1]."""
-        return running_median(self.values, self.width)
+        """Medians of `width` consecutive points, every `stride` points."""
+        windows = np.lib.stride_tricks.sliding_window_view(self.values, self.width)
+        return np.asarray(np.median(windows[:: self.stride], axis=1))
 
     @property
     def best(self) -> float:
@@ -66,7 +72,7 @@ class Course:
     @property
     def best_at(self) -> int:
         """Index of the point in the middle of the best level."""
-        return int(np.argmin(self.levels)) + self.width // 2
+        return int(np.argmin(self.levels)) * self.stride + self.width // 2
 
     @property
     def noise(self) -> float:
