@@ -1,20 +1,30 @@
-"""Read labelled foreign logs in place, and compare what was found with what their labels say.
+"""Read and diagnose labelled foreign logs in place, and compare with what their labels say.
 
     python scripts/bench_cases.py CASES
 
-CASES holds a folder per case: the log, and a `case.yaml` (id, format, label, n_points, series).
+CASES holds a folder per case: the log, and a `case.yaml` (id, format, label, also_acceptable,
+confidence, must_not_say, n_points, series). Right is a primary label that is `label` or
+acceptable. What must not be said is looked for among the labels, and as a word anywhere in the
+answer; "... as (the) main finding" among primary labels only. Shares with 95 % Wilson intervals,
+of all cases and of two random halves.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import yaml
+from bench_logs import wilson
 
+from orchestrator.diagnose.logs import as_json, diagnose_log, refused
 from orchestrator.errors import OrchestratorError
+from orchestrator.log_nouns import LABELS
 from orchestrator.telemetry import readers
 
 
@@ -26,13 +36,14 @@ def main() -> None:
     parser.add_argument("--verbose", action="store_true", help="show columns, facts and warnings")
     arguments = parser.parse_args()
     counts = {"cases": 0, "crashes": 0, "format": 0, "points": 0, "series": 0, "refused": 0}
-    slowest = 0.0
+    slowest, scores = 0.0, []
     for file in sorted(arguments.cases.glob("*/case.yaml")):
         case = yaml.safe_load(file.read_text(encoding="utf-8"))
         if arguments.only and case["id"] not in arguments.only:
             continue
         began = time.process_time()
         result = read(file.parent)
+        scores.append(score(case, result))
         seconds = time.process_time() - began
         slowest = max(slowest, seconds)
         counts["cases"] += 1
@@ -42,6 +53,60 @@ def main() -> None:
         ", ".join(f"{key} {count}" for key, count in counts.items()),
         f"slowest {slowest:.2f} s of CPU",
     )
+    summarise(scores)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How the diagnosis of one case compares with its label."""
+
+    case: dict
+    label: str
+    is_right: bool
+    said: tuple[str, ...]
+
+
+def score(case: dict, result: readers.Log | Exception) -> Score:
+    """The answer to one case, judged; prints what is wrong with it."""
+    if isinstance(result, Exception):
+        answer = refused(str(result))
+    else:
+        answer = as_json(diagnose_log(result, source=case["id"]))
+    label = str(answer["label"])
+    is_right = label in (case["label"], *case["also_acceptable"])
+    said = tuple(entry for entry in case["must_not_say"] if is_said(entry, answer))
+    wanted = "|".join((case["label"], *case["also_acceptable"]))
+    if not is_right or said:
+        print(f"{case['id']}  WRONG [{case['confidence']}]: {label}, not {wanted}; said {said}")
+    return Score(case, label, is_right, said)
+
+
+def is_said(entry: str, answer: dict) -> bool:
+    """Whether the answer says what it must not: by label, or by the very word."""
+    if entry.startswith("any curve diagnosis"):
+        return answer["label"] != "insufficient_data"
+    named = next((label for label in LABELS if label in entry), None)
+    if named is None:
+        return entry in json.dumps(answer)
+    if "main finding" in entry or named == "healthy":
+        return named == answer["label"] and entry != "healthy generalisation"
+    return named in json.dumps(answer)
+
+
+def summarise(scores: list[Score]) -> None:
+    """Print shares of right labels, and false words, of all and of two random halves."""
+    order = np.random.default_rng(0).permutation(len(scores))
+    half = len(scores) // 2
+    for name, chosen in (("all", order), ("half A", order[:half]), ("half B", order[half:])):
+        for confidence in ("high", "medium", "low", ""):
+            some = [scores[i] for i in chosen]
+            some = [s for s in some if confidence in ("", s.case["confidence"])]
+            right, false = sum(s.is_right for s in some), sum(bool(s.said) for s in some)
+            low, high = wilson(right, len(some)) if some else (0.0, 1.0)
+            print(
+                f"{name:7} {confidence or 'any':7} right {right}/{len(some)} "
+                f"({low:.2f} to {high:.2f}), must not be said {false}"
+            )
 
 
 def read(folder: Path) -> readers.Log | Exception:

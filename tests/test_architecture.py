@@ -7,7 +7,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "orchestrator"
 
-FOUNDATION = {"nouns", "clip_nouns", "errors"}
+FOUNDATION = {"nouns", "clip_nouns", "log_nouns", "errors"}
 SHARED = {"stats", "telemetry"}
 STAGES = {"monitor", "diagnose", "plan", "launch", "compare", "decide", "track", "report"}
 HEAVY = {

@@ -9,14 +9,17 @@ from orchestrator.report.explain import (
     status,
 )
 from orchestrator.report.files import Report, write
+from orchestrator.report.log_page import show_diagnosis, write_diagnosis
 
 __all__ = [
     "Display",
     "Report",
     "explain",
     "show_comparison",
+    "show_diagnosis",
     "show_explanation",
     "show_status",
     "status",
     "write",
+    "write_diagnosis",
 ]

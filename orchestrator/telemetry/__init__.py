@@ -1,8 +1,9 @@
 """The stored series of a trial: written in the training process, read everywhere else. No torch."""
 
+from orchestrator.telemetry.layout import is_store
 from orchestrator.telemetry.names import canonical, unit
 from orchestrator.telemetry.reader import read, read_metrics
 from orchestrator.telemetry.signals import signals
 from orchestrator.telemetry.writer import Writer
 
-__all__ = ["Writer", "canonical", "read", "read_metrics", "signals", "unit"]
+__all__ = ["Writer", "canonical", "is_store", "read", "read_metrics", "signals", "unit"]

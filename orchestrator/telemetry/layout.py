@@ -55,6 +55,12 @@ def files(folder: Path) -> list[StoreFile]:
     return sorted(StoreFile(int(m[1]), int(m[3]), m[2], path) for m, path in found)
 
 
+def is_store(folder: Path) -> bool:
+    """Whether a folder is a trial's with telemetry in it, or that telemetry itself."""
+    store = folder / FOLDER if (folder / FOLDER).is_dir() else folder
+    return store.is_dir() and ((store / HEADER).is_file() or bool(files(store)))
+
+
 def file_name(generation: int, kind: str, number: int) -> str:
     """Name of a store's file."""
     return f"{generation:04d}-{kind}-{number}.arrow"

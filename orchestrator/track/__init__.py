@@ -1,6 +1,7 @@
 """The record shown in MLflow. A view: written, never read back to decide anything."""
 
+from orchestrator.track.histories import histories
 from orchestrator.track.store import Unreachable
 from orchestrator.track.sync import sync
 
-__all__ = ["Unreachable", "sync"]
+__all__ = ["Unreachable", "histories", "sync"]

@@ -17,11 +17,20 @@ import numpy as np
 from orchestrator.errors import OrchestratorError
 from orchestrator.telemetry.readers import folders, mlflow_files, registry, source
 from orchestrator.telemetry.readers.assemble import assemble
-from orchestrator.telemetry.readers.log import Log, Raw, Record
+from orchestrator.telemetry.readers.log import Log, NotACurve, Raw, Record
 from orchestrator.telemetry.readers.naming import direction_of
 from orchestrator.telemetry.readers.registry import reader
 
-__all__ = ["Log", "Raw", "Record", "direction_of", "from_histories", "read_log", "reader"]
+__all__ = [
+    "Log",
+    "NotACurve",
+    "Raw",
+    "Record",
+    "direction_of",
+    "from_histories",
+    "read_log",
+    "reader",
+]
 
 
 def read_log(

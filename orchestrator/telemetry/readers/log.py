@@ -55,6 +55,10 @@ class Raw:
     bare_is_train: bool = False
 
 
-def not_a_curve(path: Path, seen: str, needed: str) -> OrchestratorError:
+class NotACurve(OrchestratorError):  # noqa: N818 - read as "except readers.NotACurve"
+    """A file that is there and can be read, but is no training log."""
+
+
+def not_a_curve(path: Path, seen: str, needed: str) -> NotACurve:
     """The error for a file that is no training log: what was seen, and what would be needed."""
-    return OrchestratorError(f"not a training curve: {path} {seen}", needed)
+    return NotACurve(f"not a training curve: {path} {seen}", needed)
