@@ -1,6 +1,8 @@
 """Every command of the README, run as it stands there; only the interpreter is this one."""
 
+import math
 import os
+import random
 import re
 import shlex
 import shutil
@@ -18,6 +20,15 @@ SCORES = "arm,seed,value\n" + "".join(
     f"{arm},{seed},{0.9 + gain + 0.001 * seed * (-1) ** seed}\n"
     for arm, gain in (("base", 0.0), ("tuned", 0.05))
     for seed in range(5)
+)
+
+CURVES = "step,train_loss,val_loss\n" + "".join(
+    f"{s},{fit + 0.05},{fit + 0.2 + 0.01 * max(0, s - 40)}\n"
+    for s, fit in ((s, 2.3 * math.exp(-s / 20)) for s in range(100))
+)
+DRAWS = random.Random(0)
+NORMS = "step,loss,lr,grad_norm\n" + "".join(
+    f"{s},{2.3 * math.exp(-s / 300)},0.1,{math.exp(DRAWS.gauss(0, 0.3))}\n" for s in range(600)
 )
 
 
@@ -61,11 +72,16 @@ def test_the_main_job_and_the_verbs_do_what_the_readme_says(tmp_path):
     beside = tmp_path / "recipes" / "digits-overfitting"
     (beside / "runs").symlink_to(tmp_path / "runs")
     (beside / "scores.csv").write_text(SCORES)
+    (beside / "log.csv").write_text(CURVES)
+    (beside / "norms.csv").write_text(NORMS)
     told = {command.split()[3]: run(command, beside) for command in commands(verbs)}
-    assert set(told) == {"plan", "run", "status", "explain", "report", "compare"}
+    asked = {"plan", "run", "status", "explain", "report", "compare", "diagnose", "propose-clip"}
+    assert set(told) == asked
     assert "weight_decay" in told["plan"]
     assert "The loop stopped" in told["run"]
     assert "weight_decay" in told["status"]
     assert "interval" in told["explain"]
     assert "report.html" in told["report"]
     assert "tuned: better" in told["compare"]
+    assert "overfitting" in told["diagnose"]
+    assert "max_norm" in told["propose-clip"]
