@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.track import Unreachable, sync
-from orchestrator.track.store import shown, sqlite_file
+from orchestrator.track import Unreachable, histories, sync
+from orchestrator.track.store import connected, shown, sqlite_file
 from tests import records
 from tests.track.conftest import ENVIRONMENT, free_port
 
@@ -127,3 +127,29 @@ def test_a_database_that_refuses_us_is_reported_at_once(postgres_uri: str, tmp_p
     with pytest.raises(Unreachable, match="nowhere"):
         sync(records.baseline_only(tmp_path), uri=uri, pages={}, telemetry=records.telemetry)
     assert time.monotonic() - began < 10
+
+
+def test_the_histories_of_anybodys_run_are_read_with_its_parameters(
+    sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connected(sqlite_uri) as client:
+        run_id = client.create_run(client.create_experiment("somebody's")).info.run_id
+        client.log_param(run_id, "epochs", 3)
+        for step in range(3):
+            client.log_metric(run_id, "val loss", 1.0 / (1 + step), step=step)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", sqlite_uri)
+    points, params = histories(run_id)
+    assert [(step, value) for _, step, value in points["val loss"]] == [
+        (0, 1),
+        (1, 0.5),
+        (2, 1 / 3),
+    ]
+    assert params == {"epochs": "3"}
+
+
+def test_a_run_that_nobody_knows_is_an_error_that_names_the_store(
+    sqlite_uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", sqlite_uri)
+    with pytest.raises(OrchestratorError, match=r"mlflow:0123abc.*\n.*MLFLOW_TRACKING_URI"):
+        histories("0123abc")

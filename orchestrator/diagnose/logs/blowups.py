@@ -114,7 +114,7 @@ def loss_jumped(log: Log) -> Finding | None:
 def repeated_spikes(log: Log) -> Finding | None:
     """Three or more spikes of the train loss, as `loss_spikes` defines them for trials.
 
-    At least 53 rows. Source, thresholds and look-alikes: `loss_spikes` (row 9 of
+    At least 53 rows. Source, thresholds, Look-alikes: `loss_spikes` (row 9 of
     docs/diagnosis.md). Not in adversarial training, whose losses swing by design.
     """
     loss = course(log, "train/loss")

@@ -63,8 +63,8 @@ def nothing_learned(log: Log) -> Finding | None:
     evidence: dict[str, float | str] = {
         "early": early,
         "late": late,
-        "change": late / early - 1,
-        "noise": loss.noise / abs(late),
+        "change": late / early - 1 if early else 0.0,
+        "noise": loss.noise / abs(late) if late else 0.0,
     }
     says = "the loss did not move: {early:.4g} over the first quarter, {late:.4g} over the last "
     says += "({change:+.1%}; one point scatters by {noise:.1%})"

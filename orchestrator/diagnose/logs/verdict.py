@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from orchestrator.diagnose.hypotheses import hypothesise
 from orchestrator.diagnose.logs.course import FEWEST, longest
 from orchestrator.diagnose.logs.registry import LOG_RULES
@@ -47,6 +49,11 @@ LABEL_OF_THEME = {
 
 def diagnose_log(log: Log, *, source: str) -> Diagnosis:
     """What a foreign log says; `source` is what the user called it."""
+    with np.errstate(all="ignore"):  # a log may hold any number, 1e308 too
+        return _diagnosed(log, source)
+
+
+def _diagnosed(log: Log, source: str) -> Diagnosis:
     is_short = longest(log) < FEWEST
     found = [
         rendered(finding)
