@@ -95,8 +95,9 @@ def _train(log: Log, train: Course) -> Iterator[str]:
     quarter = train.values[: len(train) // 4]
     if len(quarter) >= 5 and np.median(quarter) > 0.97 * train.start > 0 and train.remaining < 0.75:
         yield "a slow start: the loss stood still over the first quarter, then it was learned"
-    if train.noise > NOISY * abs(train.end):
-        share = train.noise / abs(train.end) if train.end else float("inf")
+    scatter = robust_std(np.diff(train.values[len(train) // 2 :], 2)) / np.sqrt(6)  # no slope in it
+    if scatter > NOISY * abs(train.end) > 0:
+        share = scatter / abs(train.end)
         yield f"single train losses scatter by {share:.0%} of their level: smooth before judging"
     if train.end < train.start and late_pace(train) > 0.1:
         yield "the train loss was still falling where the log ends"

@@ -38,7 +38,8 @@ _KNOWN = (
 )
 """Names that training tools give to their logs, richer ones first."""
 
-_SUFFIXES = (".csv", ".tsv", ".jsonl", ".log")
+_SUFFIXES = ((".csv", ".tsv", ".jsonl", ".log"), (".json", ".txt"))
+"""Endings of logs under other names, surer ones first."""
 
 
 def log_in(path: Path) -> Path:
@@ -49,7 +50,8 @@ def log_in(path: Path) -> Path:
     for name in _KNOWN:
         if found := [file for file in files if file.name == name]:
             return _latest(path, found)
-    found = [file for file in files if file.suffix in _SUFFIXES]
+    tiers = ([file for file in files if file.suffix in endings] for endings in _SUFFIXES)
+    found = next((tier for tier in tiers if tier), [])
     if len(found) == 1:
         return found[0]
     shown = ", ".join(str(file.relative_to(path)) for file in found[:8])

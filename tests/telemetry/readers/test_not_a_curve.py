@@ -1,3 +1,4 @@
+import json
 import os
 import zipfile
 
@@ -119,3 +120,10 @@ def test_a_folder_without_a_log_or_with_several(fill):
         readers.read_log(folder / "empty")
     with pytest.raises(OrchestratorError, match=r"2 files that may be logs \(a.csv, b.csv\)"):
         readers.read_log(folder / "two")
+
+
+def test_the_one_json_file_of_a_folder_is_its_log(tmp_path):
+    rows = [{"step": i, "loss": 2.0 * 0.9**i} for i in range(8)]
+    (tmp_path / "training_history.json").write_text(json.dumps(rows))
+    (tmp_path / "notes.md").write_text("nothing")
+    assert len(readers.read_log(tmp_path).telemetry["train/loss"]) == 8
