@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import (
-    LARGE_UPDATE,
-    finite,
-    is_tiny,
-    update_ratio,
-)
+from orchestrator.diagnose.curves import LARGE_UPDATE, is_tiny, update_ratio
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
+from orchestrator.telemetry.robust import finite
 
 ALWAYS = 0.9
 DEEP = 0.05

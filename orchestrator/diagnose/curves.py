@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from orchestrator.nouns import Floats, Series, Telemetry
+from orchestrator.telemetry.robust import finite, theil_sen
+from orchestrator.telemetry.signals import update_ratios
 
 BLOCKS = 24
 """Points a per-step curve is condensed to where there is no probe: a block averages batch noise."""
@@ -36,17 +38,6 @@ class Trend:
     t: float
 
 
-def finite(series: Series) -> Series:
-    """The points whose value is finite."""
-    keep = np.isfinite(series.values)
-    return Series(series.steps[keep], series.values[keep], series.unit)
-
-
-def robust_std(values: Floats) -> float:
-    """1.4826 MAD: the standard deviation where values are normal (Leys et al. 2013)."""
-    return float(1.4826 * np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
-
-
 def running_median(values: Floats, width: int) -> Floats:
     """Medians [n - width + 1] of `width` consecutive values; empty if there are fewer."""
     if len(values) < width:
@@ -61,8 +52,7 @@ def trend(steps: Floats, values: Floats) -> Trend:
     The error is widened by the residuals' lag-1 correlation r: effective n = n (1 - r) / (1 + r).
     Needs 2 points; from 2 the error is zero and means nothing.
     """
-    first, second = np.triu_indices(len(steps), k=1)
-    slope = float(np.median((values[second] - values[first]) / (steps[second] - steps[first])))
+    slope = theil_sen(steps, values)
     centred, span = steps - steps.mean(), float(np.ptp(steps))
     residuals = values - slope * centred
     residuals = residuals - np.median(residuals)
@@ -100,11 +90,8 @@ def update_ratio(telemetry: Telemetry, first: float, last: float) -> Series:
     Biases and gains are left out where the header names the weight matrices; so is what is not
     finite, as the ratio of a matrix that starts at zero.
     """
-    layers = telemetry.layers("update_ratio")
-    named = str(telemetry.header.get("weight_layers") or "").split(",")
-    chosen = [layers[name] for name in named if name in layers] or list(layers.values())
     columns: dict[int, list[float]] = {}
-    for series in chosen:
+    for series in update_ratios(telemetry):
         inside = (series.steps >= first) & (series.steps < last) & np.isfinite(series.values)
         for step, value in zip(series.steps[inside], series.values[inside], strict=True):
             columns.setdefault(int(step), []).append(float(value))

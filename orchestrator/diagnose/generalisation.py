@@ -7,10 +7,11 @@ from fractions import Fraction
 
 import numpy as np
 
-from orchestrator.diagnose.curves import finite, robust_std, trend
+from orchestrator.diagnose.curves import trend
 from orchestrator.diagnose.progress import progress, share
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Floats, Ints, Series, Telemetry
+from orchestrator.telemetry.robust import finite, robust_std
 
 GAP = 0.05
 WIDE_GAP = 0.15

@@ -10,7 +10,6 @@ from orchestrator.diagnose.curves import (
     TINY_UPDATE,
     active_span,
     early_update_peak,
-    finite,
     is_tiny,
     trend,
     update_ratio,
@@ -18,6 +17,7 @@ from orchestrator.diagnose.curves import (
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
+from orchestrator.telemetry.robust import finite
 
 LOSSES = "train/loss|probe/loss"
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.diagnose.curves import condensed, finite, total_steps, trend
+from orchestrator.diagnose.curves import condensed, total_steps, trend
 from orchestrator.nouns import Floats, Telemetry
+from orchestrator.telemetry.robust import finite
 
 LEARNED = 0.25
 """Share of the start loss below which training has succeeded (docs/diagnosis.md, gate (d))."""

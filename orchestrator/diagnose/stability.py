@@ -8,7 +8,6 @@ from orchestrator.diagnose.curves import (
     LARGE_UPDATE,
     active_span,
     early_update_peak,
-    finite,
     first_step,
     running_median,
     total_steps,
@@ -16,6 +15,7 @@ from orchestrator.diagnose.curves import (
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
+from orchestrator.telemetry.robust import finite
 from orchestrator.telemetry.signals import early_update_ratio, loss_spike_steps
 
 PEAK = 5.0

@@ -14,6 +14,7 @@ import numpy as np
 
 from orchestrator.nouns import Floats, Telemetry
 from orchestrator.plan.clip import from_telemetry, propose
+from orchestrator.telemetry.robust import NORMAL, robust_std
 
 FEWEST = 50
 """Valid steps below which no threshold is proposed (check 2)."""
@@ -38,8 +39,7 @@ def thresholds(norms: Floats) -> tuple[float, ...]:
         return ()
     body = valid[~_spikes(np.log(valid))]
     logs = np.log(body)
-    mad = 1.4826 * np.median(np.abs(logs - np.median(logs)))
-    light = float(np.exp(np.median(logs) + 4 * mad))
+    light = float(np.exp(np.median(logs) + 4 * robust_std(logs)))
     firm = float(np.quantile(body, 0.95)) if len(body) >= 100 else light
     standard = float(np.quantile(body, 0.99)) if len(body) >= 500 else light
     least = max(1.25 * float(np.median(body)), float(np.quantile(body, 0.9)))
@@ -110,5 +110,5 @@ def _spikes(logs: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     level = np.median(np.lib.stride_tricks.sliding_window_view(padded, WINDOW), axis=1)
     residuals = logs - level
     lower = residuals[residuals <= 0]
-    s = 1.4826 * float(np.median(np.abs(lower))) if len(lower) else 0.0
+    s = NORMAL * float(np.median(np.abs(lower))) if len(lower) else 0.0
     return np.asarray(residuals > max(6 * s, np.log(1.5)))

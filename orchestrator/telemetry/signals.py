@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orchestrator.nouns import Floats, Ints, Series, Signal, Telemetry
+from orchestrator.telemetry.robust import NORMAL, finite, theil_sen
 
 _EARLY_STEPS = 60
 """The fault zoo's window for a learning rate that is too high (docs/diagnosis.md, row 14)."""
@@ -103,8 +104,8 @@ def late_slope(telemetry: Telemetry) -> float | None:
     """
     for name in ("probe/loss", "val/loss", "train/loss"):
         if name in telemetry:
-            late = _finite(_from_step(telemetry[name], 1 - _LATE_SHARE))
-            return _theil_sen(late) if len(late) >= 3 else None
+            late = finite(_from_step(telemetry[name], 1 - _LATE_SHARE))
+            return _slope(late) if len(late) >= 3 else None
     return None
 
 
@@ -119,7 +120,7 @@ def clip_ratio(telemetry: Telemetry) -> float | None:
 @_signal("1")
 def update_ratio(telemetry: Telemetry) -> float | None:
     """Median of ‖Δθ‖/‖θ‖ over weight matrices and over sampled steps of the second half."""
-    halves = [_from_step(series, 0.5).values for series in _update_ratios(telemetry)]
+    halves = [_from_step(series, 0.5).values for series in update_ratios(telemetry)]
     return _median(halves)
 
 
@@ -129,7 +130,7 @@ def early_update_ratio(telemetry: Telemetry) -> float | None:
 
     The root-cause signal of a learning rate that is too high: above 5e-2 in the fault zoo.
     """
-    layers = _update_ratios(telemetry)
+    layers = update_ratios(telemetry)
     if not layers:
         return None
     first = min(int(series.steps[0]) for series in layers)
@@ -160,7 +161,7 @@ def loss_spike_steps(telemetry: Telemetry) -> Ints:
     highest = windows.max(axis=1)
     above = np.flatnonzero(threes > highest)  # the others cannot be, and medians are slow
     level, mad = _recent(windows, above)
-    spread = np.maximum(1.4826 * mad, 0.01 * np.abs(level))
+    spread = np.maximum(NORMAL * mad, 0.01 * np.abs(level))
     far = np.maximum(6 * spread, 1.5 * (highest[above] - level))
     jumps = above[threes[above] - level > far]
     first = np.diff(jumps, prepend=-_WINDOW - 1) > _WINDOW
@@ -189,7 +190,7 @@ def step_seconds(telemetry: Telemetry) -> float | None:
     return _median([telemetry["step_seconds"].values]) if "step_seconds" in telemetry else None
 
 
-def _update_ratios(telemetry: Telemetry) -> list[Series]:
+def update_ratios(telemetry: Telemetry) -> list[Series]:
     """Update ratios of the weight matrices; of all layers if the header does not name them."""
     layers = telemetry.layers("update_ratio")
     named = str(telemetry.header.get("weight_layers") or "").split(",")
@@ -229,13 +230,6 @@ def _from_step(series: Series, share: float) -> Series:
     return Series(series.steps[late], series.values[late])
 
 
-def _finite(series: Series) -> Series:
-    finite = np.isfinite(series.values)
-    return Series(series.steps[finite], series.values[finite])
-
-
-def _theil_sen(series: Series) -> float:
+def _slope(series: Series) -> float:
     rows = np.unique(np.linspace(0, len(series) - 1, _MOST_POINTS).round().astype(np.int64))
-    steps, values = series.steps[rows], series.values[rows]
-    first, second = np.triu_indices(len(rows), k=1)
-    return float(np.median((values[second] - values[first]) / (steps[second] - steps[first])))
+    return theil_sen(series.steps[rows], series.values[rows])

@@ -4,14 +4,13 @@ import pytest
 from orchestrator.diagnose.curves import (
     active_span,
     condensed,
-    finite,
     is_tiny,
-    robust_std,
     running_median,
     trend,
     update_ratio,
 )
 from orchestrator.nouns import Series, Telemetry
+from orchestrator.telemetry.robust import finite, robust_std
 
 
 def series(values):

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from orchestrator.diagnose.curves import robust_std
 from orchestrator.diagnose.logs.course import FEWEST, Course, course
 from orchestrator.diagnose.logs.registry import log_rule
 from orchestrator.diagnose.stability import loss_spikes
 from orchestrator.nouns import Finding
 from orchestrator.telemetry.readers import Log
+from orchestrator.telemetry.robust import robust_std
 
 LOST = 0.4
 RISEN = 0.15

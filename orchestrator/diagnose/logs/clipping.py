@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import finite
 from orchestrator.diagnose.logs.registry import log_rule
 from orchestrator.nouns import Finding
 from orchestrator.telemetry.readers import Log
+from orchestrator.telemetry.robust import finite
 
 ALWAYS = 0.9
 FACTOR = 5.0

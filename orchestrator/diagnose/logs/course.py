@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.diagnose.curves import finite, robust_std
 from orchestrator.nouns import Direction, Floats, Ints, Series
 from orchestrator.telemetry.readers import Log
+from orchestrator.telemetry.robust import finite, robust_std
 
 FEWEST = 7
 """Points that make a curve: "six points are not a curve" (docs/diagnosis.md, section 6)."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import robust_std
 from orchestrator.diagnose.logs.course import course
 from orchestrator.diagnose.logs.registry import log_rule
 from orchestrator.nouns import Finding, Floats
 from orchestrator.telemetry.readers import Log
+from orchestrator.telemetry.robust import robust_std
 
 EVALUATIONS = 10
 JITTER = 0.25

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import robust_std
 from orchestrator.diagnose.logs.course import Course, course, qualities
 from orchestrator.diagnose.logs.registry import log_rule
 from orchestrator.diagnose.progress import TARGET
 from orchestrator.nouns import Direction, Finding
 from orchestrator.telemetry.readers import Log
+from orchestrator.telemetry.robust import robust_std
 
 EVALUATIONS = 4
 RISEN = 0.07

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from orchestrator.diagnose.curves import finite, robust_std
 from orchestrator.diagnose.logs.clipping import ALWAYS, FACTOR, threshold_of
 from orchestrator.diagnose.logs.course import FEWEST, Course, course, longest, qualities
 from orchestrator.diagnose.logs.stagnation import late_pace
 from orchestrator.telemetry.readers import Log
+from orchestrator.telemetry.robust import finite, robust_std
 
 FIRST, ENORMOUS = 4.0, 1e3
 """A first loss over so many times those after it is said not to count."""

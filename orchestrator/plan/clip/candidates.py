@@ -8,7 +8,7 @@ import numpy as np
 
 from orchestrator.nouns import Floats
 from orchestrator.plan.clip.calibration import Calibration
-from orchestrator.plan.clip.robust import log_mad
+from orchestrator.telemetry.robust import robust_std
 
 QUANTILES = {"standard": 0.99, "light": 0.995, "firm": 0.95}
 MADS = 4.0
@@ -59,7 +59,7 @@ def is_supported(quantile: float, c: Calibration) -> bool:
 
 def _quantiles(c: Calibration) -> list[Threshold]:
     body = c.body
-    far = float(np.median(body)) + MADS * log_mad(body)
+    far = float(np.median(body)) + MADS * robust_std(body)
     offered = ("firm",) if c.heavy is not None else ("standard", "light", "firm")
     found = [
         Threshold(name, float(np.quantile(body, QUANTILES[name])), QUANTILES[name])

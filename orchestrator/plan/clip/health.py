@@ -6,6 +6,7 @@ import numpy as np
 
 from orchestrator.clip_nouns import Flag
 from orchestrator.nouns import Floats
+from orchestrator.telemetry.robust import NORMAL, robust_std
 
 CHANCE = tuple(float(np.log(k)) for k in (*range(2, 21), 50, 100, 200, 1000))
 """Cross-entropy of a guess among k classes, nat."""
@@ -63,7 +64,7 @@ def _flag(what: str) -> Flag:
 
 def _noise(y: Floats) -> float:
     """Standard deviation of one step's loss around its slow course, from successive differences."""
-    return float(1.4826 * np.median(np.abs(np.diff(y))) / np.sqrt(2))
+    return float(NORMAL * np.median(np.abs(np.diff(y))) / np.sqrt(2))
 
 
 def _gain(first: Floats, end: float, noise: float) -> bool:
@@ -81,7 +82,7 @@ def _block_medians(y: Floats) -> Floats:
 def _is_at_chance(y: Floats, end: float) -> bool:
     """Within a hair of ln k and without any noise of a model that decides: sd below 1.5 %."""
     tail = y[-max(20, len(y) // 4) :]
-    spread = 1.4826 * float(np.median(np.abs(tail - np.median(tail))))
+    spread = robust_std(tail)
     near = any(AT_CHANCE[0] < end - chance < AT_CHANCE[1] for chance in CHANCE)
     return near and spread < 0.015 * abs(end)
 

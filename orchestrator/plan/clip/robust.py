@@ -7,9 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from orchestrator.nouns import Floats
-
-NORMAL = 1.4826
-"""Median absolute deviation of a normal law times this is its standard deviation."""
+from orchestrator.telemetry.robust import NORMAL
 
 TRIMMED = 0.1  # share of a block left out at each end
 
@@ -44,11 +42,6 @@ def lower_half_std(residuals: Floats) -> float:
     return NORMAL * float(np.median(below)) if len(below) else 0.0
 
 
-def log_mad(x: Floats) -> float:
-    """Median absolute deviation, scaled to the standard deviation of a normal law."""
-    return NORMAL * float(np.median(np.abs(x - np.median(x))))
-
-
 def block_edges(n: int, *, blocks: int, smallest: int) -> list[int]:
     """Edges of at most `blocks` equal blocks of at least `smallest` steps (one block at least)."""
     count = max(1, min(blocks, n // smallest))
@@ -70,12 +63,6 @@ def block_levels(x: Floats, edges: list[int]) -> tuple[Floats, Floats]:
         levels.append(float(inner.mean()))
         errors.append(spread / ((1 - 2 * TRIMMED) * np.sqrt(len(block))))
     return np.array(levels), np.array(errors)
-
-
-def theil_sen(x: Floats, y: Floats) -> float:
-    """Median of the slopes of all pairs (Theil 1950, Sen 1968); [b], [b], b at least 2."""
-    i, j = np.triu_indices(len(x), 1)
-    return float(np.median((y[j] - y[i]) / (x[j] - x[i])))
 
 
 def lag_one(x: Floats, *, pieces: int = 8, smallest: int = 50) -> float:

@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from orchestrator.clip_nouns import Bools, Flag, NormSeries
 from orchestrator.nouns import Floats, Ints
-from orchestrator.plan.clip.robust import log_mad, rolling_median
+from orchestrator.plan.clip.robust import rolling_median
+from orchestrator.telemetry.robust import robust_std
 
 SUSPICIOUS_LEVEL = 1e3
 """Norm from which an undone loss scale is thought of; GradScaler starts at 2**16."""
@@ -157,7 +158,7 @@ def _doublings(z: Floats) -> Ints:
     level = rolling_median(z, width)
     half = width // 2
     step = level[width:] - level[:-width]  # [n - width]: one window after against one before
-    noise = 1.25 * log_mad(z - level) * np.sqrt(2 / width)
+    noise = 1.25 * robust_std(z - level) * np.sqrt(2 / width)
     near = (np.abs(np.abs(step) - 1) < DOUBLING) & (np.abs(step) > 5 * noise)
     found: list[int] = []
     for i in map(int, np.flatnonzero(near)):

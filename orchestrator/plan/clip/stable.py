@@ -12,9 +12,9 @@ from orchestrator.plan.clip.robust import (
     block_edges,
     block_levels,
     lag_one,
-    theil_sen,
     variance_inflation,
 )
+from orchestrator.telemetry.robust import theil_sen
 
 TOLERANCE = float(np.log(1.25))
 """A level within 25 % is the same level."""
