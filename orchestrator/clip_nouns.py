@@ -15,6 +15,10 @@ from orchestrator.nouns import Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
 
+CONTROL = 0.1
+"""Share of SGD's update removed from which a candidate needs its LR-matched control
+(docs/clip.md)."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NormSeries:

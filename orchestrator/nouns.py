@@ -25,6 +25,13 @@ Scalar = str | int | float | bool | None
 Overrides = tuple[tuple[str, Scalar], ...]
 """What an arm changes: (dotted key, value) pairs, sorted by key, no key twice."""
 
+FEWEST_SEEDS = 3
+"""Below it no claim is made: two nearly equal differences give t = 51 on one degree of freedom."""
+
+CONFIRMING = 5, 15
+"""Fewest and most seeds of a confirmation that takes as many as the screened gain needs: below, the
+gain would hardly be known; what more than 15 find was not worth screening for."""
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

@@ -17,6 +17,7 @@ from orchestrator.campaign.views import publish
 from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.ledger import Ledger
 from orchestrator.nouns import (
+    FEWEST_SEEDS,
     Ablation,
     AblationResult,
     Adoption,
@@ -36,10 +37,6 @@ from orchestrator.nouns import (
     Telemetry,
 )
 from orchestrator.record import ENDING, HEADLINE, TRIAL, opened, step
-
-N_MIN = 3
-"""Baseline seeds below which nothing can be compared (docs/statistics.md); while more are to come,
-one accident is borne."""
 
 
 def run(campaign: Campaign, display: report.Display) -> Record:
@@ -231,7 +228,8 @@ class _Loop:
         pairs = self.trials.record().of(baseline, tuple(seeds))
         accidents = [(t, o) for t, o in pairs if not o.status.is_result]
         to_come = len(self.protocol.looks) > 1
-        if len(pairs) - len(accidents) < (N_MIN - 1 if to_come else N_MIN):
+        # While more seeds are to come, one accident is borne.
+        if len(pairs) - len(accidents) < FEWEST_SEEDS - to_come:
             trial, outcome = accidents[0]
             raise OrchestratorError(
                 f"{len(accidents)} of {len(pairs)} baseline trials failed; seed {trial.seed}: "

@@ -11,8 +11,7 @@ from typing import Any
 
 from orchestrator.compare.arms import compare
 from orchestrator.errors import OrchestratorError, collect, nearest
-from orchestrator.nouns import Comparison, Comparisons, Direction, Metric, Verdict
-from orchestrator.stats.forecast import FEWEST_SEEDS
+from orchestrator.nouns import FEWEST_SEEDS, Comparison, Comparisons, Direction, Metric, Verdict
 
 COLUMNS = ("arm", "seed", "value", "status")
 STATUSES = ("done", "diverged", "missing")

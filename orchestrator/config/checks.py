@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from omegaconf import DictConfig, OmegaConf
 
 from orchestrator.errors import OrchestratorError
-
-N_MIN = 3  # fewer seeds never give a verdict (docs/statistics.md, edge cases)
+from orchestrator.nouns import FEWEST_SEEDS
 
 
 def missing_values(config: DictConfig) -> Iterator[OrchestratorError]:
@@ -29,10 +28,11 @@ def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
     protocol, budget, metric = config.protocol, config.budget, config.metric
     yield from _looks(list(protocol.looks))
     for name in ("confirm_seeds", "headline_seeds"):
-        if protocol[name] is not None and protocol[name] < N_MIN:
+        if protocol[name] is not None and protocol[name] < FEWEST_SEEDS:
             yield OrchestratorError(
-                f"protocol.{name}={protocol[name]}: fewer than {N_MIN} seeds never give a verdict.",
-                f"set protocol.{name} to {N_MIN} or more",
+                f"protocol.{name}={protocol[name]}: fewer than {FEWEST_SEEDS} seeds never give a "
+                "verdict.",
+                f"set protocol.{name} to {FEWEST_SEEDS} or more",
             )
     if not 0 < protocol.alpha < 0.5:
         yield OrchestratorError(
@@ -68,8 +68,8 @@ def _looks(looks: list[int]) -> Iterator[OrchestratorError]:
             f"{told} is not an ascending list of numbers of seeds.",
             "write [3,5,7,10], or one number for a fixed design, [5]",
         )
-    if looks and min(looks) < N_MIN:
+    if looks and min(looks) < FEWEST_SEEDS:
         yield OrchestratorError(
-            f"{told}: fewer than {N_MIN} seeds never give a verdict.",
-            f"begin at {N_MIN} seeds or more, as in [3,5,7,10]",
+            f"{told}: fewer than {FEWEST_SEEDS} seeds never give a verdict.",
+            f"begin at {FEWEST_SEEDS} seeds or more, as in [3,5,7,10]",
         )

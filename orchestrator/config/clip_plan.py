@@ -6,13 +6,9 @@ from pathlib import Path
 
 import yaml
 
-from orchestrator.clip_nouns import Proposal
+from orchestrator.clip_nouns import CONTROL, Proposal
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Campaign, Factor
-
-CONTROL = 0.1
-"""Share of SGD's update removed from which a candidate needs its LR-matched control
-(docs/clip.md)."""
 
 
 def clip_plan(path: Path, campaign: Campaign, proposal: Proposal) -> Path:

@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator.decide import rules, words
-from orchestrator.nouns import Call, Comparison, Comparisons, Hypothesis, Move, Support, Verdict
-from orchestrator.stats import flags, forecast
+from orchestrator.nouns import (
+    FEWEST_SEEDS,
+    Call,
+    Comparison,
+    Comparisons,
+    Hypothesis,
+    Move,
+    Support,
+    Verdict,
+)
+from orchestrator.stats import flags
 
 
 def support(
@@ -56,7 +65,7 @@ def support(
 
 def _moved(c: Comparison, of: Comparisons, hypothesis: Hypothesis) -> bool | None:
     """True: as predicted. False: significantly the other way. None: cannot be told."""
-    if c.n_pairs < forecast.FEWEST_SEEDS:
+    if c.n_pairs < FEWEST_SEEDS:
         return None
     as_predicted, against = rules.deciding_p(c, of)
     level = of.level_of(c)

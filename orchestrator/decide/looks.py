@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from orchestrator.decide import rules
 from orchestrator.decide.verdicts import judge
-from orchestrator.nouns import Call, Comparison, Comparisons, Look, Verdict
-from orchestrator.stats import forecast, sequential
+from orchestrator.nouns import FEWEST_SEEDS, Call, Comparison, Comparisons, Look, Verdict
+from orchestrator.stats import sequential
 
 ENDING = (Call.WORSE, Call.EQUIVALENT, Call.UNSTABLE, Call.FAILED)
 """Verdicts that more seeds are not spent on. `better` ends an arm as soon as it is a candidate."""
@@ -52,7 +52,7 @@ def at_look(compared: Comparisons, before: Look | None, *, alpha_screen: float) 
 
 def is_hopeless(c: Comparison, of: Comparisons) -> bool:
     """Whether a gain of delta (0 if there is none) has become too unlikely to spend more seeds."""
-    if c.n_pairs < forecast.FEWEST_SEEDS or math.isnan(c.se) or rules.rescues(c):
+    if c.n_pairs < FEWEST_SEEDS or math.isnan(c.se) or rules.rescues(c):
         return False
     nu = of.nu if c.pooled else c.n_pairs - 1
     return sequential.is_hopeless(c.mean_difference, se=c.se, nu=nu, delta=of.metric.delta or 0.0)

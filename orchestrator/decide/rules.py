@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from orchestrator.nouns import Call, Comparison, Comparisons
+from orchestrator.nouns import FEWEST_SEEDS, Call, Comparison, Comparisons
 from orchestrator.stats import divergence, exact, flags, forecast
 
 
@@ -14,7 +14,7 @@ def call(c: Comparison, of: Comparisons) -> Call:
     level = of.level_of(c)
     if diverges_more(c) and c.p_diverged <= level / of.k:
         return Call.WORSE
-    if c.n_pairs < forecast.FEWEST_SEEDS:
+    if c.n_pairs < FEWEST_SEEDS:
         if diverges_more(c):
             return Call.FAILED
         return Call.BETTER if rescues(c) and p_better <= level else Call.INCONCLUSIVE
@@ -48,7 +48,7 @@ def rescues(c: Comparison) -> bool:
     Then no test of means can be run, and the sign test on who diverged takes its place; given
     the pattern of divergences only one of the two is ever used, so the level holds.
     """
-    return c.n_pairs < forecast.FEWEST_SEEDS and c.n_only_baseline_diverged > 0
+    return c.n_pairs < FEWEST_SEEDS and c.n_only_baseline_diverged > 0
 
 
 def deciding_p(c: Comparison, of: Comparisons) -> tuple[float, float]:
@@ -74,7 +74,7 @@ def seeds_needed(c: Comparison, of: Comparisons) -> tuple[int, int]:
     In a fixed design at alpha: seeds past the last look are a new experiment.
     With a delta: for an interval that must decide. Without: to find the observed difference again.
     """
-    least = max(forecast.FEWEST_SEEDS, c.n_pairs + 1)
+    least = max(FEWEST_SEEDS, c.n_pairs + 1)
     reach = exact.seeds_to_reach(of.alpha)
     if decided_exactly(c) and c.n_pairs < reach:
         return reach, reach

@@ -6,7 +6,16 @@ import math
 from collections.abc import Sequence
 
 from orchestrator.decide import rules, words
-from orchestrator.nouns import AblationResult, Call, Comparison, Comparisons, Direction, Verdict
+from orchestrator.nouns import (
+    CONFIRMING,
+    FEWEST_SEEDS,
+    AblationResult,
+    Call,
+    Comparison,
+    Comparisons,
+    Direction,
+    Verdict,
+)
 from orchestrator.stats import exact, forecast
 
 
@@ -43,7 +52,7 @@ def _verdict(c: Comparison, of: Comparisons, alpha_screen: float | None) -> Verd
 
 
 def _says_nothing(c: Comparison) -> bool:
-    return c.n_pairs < forecast.FEWEST_SEEDS and not rules.rescues(c)
+    return c.n_pairs < FEWEST_SEEDS and not rules.rescues(c)
 
 
 def ranking(comparisons: Comparisons, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
@@ -111,7 +120,7 @@ def confirming_seeds(comparisons: Comparisons, arm: str) -> int:
     """
     c = next(c for c in comparisons.arms if c.arm == arm)
     alpha = comparisons.alpha
-    fewest, most = forecast.CONFIRMING
+    fewest, most = CONFIRMING
     fewest = min(most, max(fewest, exact.seeds_to_reach(alpha)))
     if rules.rescues(c) or math.isnan(c.se):
         return most

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from orchestrator.decide import rules
-from orchestrator.nouns import Call, Comparison, Comparisons, Hypothesis, Move
+from orchestrator.nouns import FEWEST_SEEDS, Call, Comparison, Comparisons, Hypothesis, Move
 from orchestrator.stats import flags, forecast
 
 
@@ -58,11 +58,11 @@ def reason(call: Call, c: Comparison, of: Comparisons) -> str:
     elif call is Call.EQUIVALENT:
         beyond = f"for a difference beyond delta = {of.metric.delta}"
         told = [] if c.p_equivalent is None else [f"{p_is(c.p_equivalent)} {beyond}"]
-    few = c.n_pairs < forecast.FEWEST_SEEDS
+    few = c.n_pairs < FEWEST_SEEDS
     if few and call is Call.WORSE:
         told = []
     elif few and not rules.rescues(c):
-        told = [f"a claim needs {forecast.FEWEST_SEEDS} seed pairs"]
+        told = [f"a claim needs {FEWEST_SEEDS} seed pairs"]
     elif told:
         family = f", adjusted for {of.k} arms" if of.k > 1 else ""
         told = [f"{told[0]} ({_method(c, of)}{family}{_look(c, of)})"]

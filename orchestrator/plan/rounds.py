@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from orchestrator.nouns import (
+    CONFIRMING,
     Ablation,
     Arm,
     Campaign,
@@ -22,7 +23,6 @@ from orchestrator.nouns import (
 from orchestrator.plan.levels import Facts, levels
 from orchestrator.plan.seeds import seed_block
 from orchestrator.plan.thresholds import proposed, unclipped_norms
-from orchestrator.stats.forecast import CONFIRMING
 
 LIKELY = {
     "lr": Move.EITHER,

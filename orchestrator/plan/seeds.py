@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Protocol
-from orchestrator.stats.forecast import CONFIRMING
+from orchestrator.nouns import CONFIRMING, Protocol
 
 HEADLINE = 9000
 

@@ -7,6 +7,7 @@ mechanism, and what came out of both. Negative results are kept.
 from __future__ import annotations
 
 from orchestrator.nouns import (
+    CONFIRMING,
     Ablation,
     AblationResult,
     Arm,
@@ -19,7 +20,6 @@ from orchestrator.nouns import (
 from orchestrator.report import pictures, sentences, tables, words
 from orchestrator.report.blocks import Block, Bullets, Document, Heading, Link, Text
 from orchestrator.report.pictures import Reader
-from orchestrator.stats.forecast import CONFIRMING
 
 
 def campaign_page(record: Record) -> Document:

@@ -7,16 +7,10 @@ from collections.abc import Callable
 
 from scipy.special import gammaincinv, nctdtr, stdtrit
 
+from orchestrator.nouns import FEWEST_SEEDS
 from orchestrator.stats import dunnett
 
-FEWEST_SEEDS = 3
-"""Below it no claim is made: two nearly equal differences give t = 51 on one degree of freedom."""
-
 MOST_SEEDS = 10_000
-
-CONFIRMING = 5, 15
-"""Fewest and most seeds of a confirmation that takes as many as the screened gain needs: below, the
-gain would hardly be known; what more than 15 find was not worth screening for."""
 
 UPPER_LIMIT = 0.80
 """Confidence of the upper limit of a variance: nearly every arm is decided at N+, where the

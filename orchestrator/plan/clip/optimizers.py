@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from orchestrator.clip_nouns import CONTROL
+
 
 class Family(Enum):
     """How an optimizer uses the size of the gradient."""
@@ -30,7 +32,6 @@ STARVING = 1e3
 """Root mean square gradient, in epsilons, below which epsilon shrinks Adam's updates (clip.md)."""
 
 INERT = 0.5  # clip ratio above which scaling is nearly constant and Adam divides it out again
-CONTROL = 0.1  # share of SGD's update removed from which an LR-matched control is due
 
 
 def family(optimizer: str | None) -> Family:
