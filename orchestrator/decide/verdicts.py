@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from orchestrator.decide import rules, words
 from orchestrator.nouns import (
@@ -76,14 +76,31 @@ def best(results: Sequence[AblationResult]) -> tuple[str, str] | None:
     Nothing is claimed of it. Arms that are worse, equivalent, unstable, failed or dropped do not
     take part, nor do arms without a gain.
     """
+
+    def may_be_adopted(c: Comparison, verdict: Verdict) -> bool:
+        return (
+            verdict.call in (Call.BETTER, Call.INCONCLUSIVE)
+            and not verdict.is_dropped
+            and not _says_nothing(c)
+            and (rules.rescues(c) or c.mean_difference > 0)
+        )
+
+    return _largest_gain(results, may_be_adopted)
+
+
+def candidate(results: Sequence[AblationResult]) -> tuple[str, str] | None:
+    """(ablation, arm) with the largest mean difference of all candidates; only it is confirmed."""
+    return _largest_gain(results, lambda _, verdict: verdict.is_candidate)
+
+
+def _largest_gain(
+    results: Sequence[AblationResult], takes_part: Callable[[Comparison, Verdict], bool]
+) -> tuple[str, str] | None:
     found = [
         (_gain(c, result.comparisons), result.ablation, c.arm)
         for result in results
         for c, verdict in zip(result.comparisons.arms, result.verdicts, strict=True)
-        if verdict.call in (Call.BETTER, Call.INCONCLUSIVE)
-        and not verdict.is_dropped
-        and not _says_nothing(c)
-        and (rules.rescues(c) or c.mean_difference > 0)
+        if takes_part(c, verdict)
     ]
     if not found:
         return None
@@ -96,20 +113,6 @@ def _gain(c: Comparison, of: Comparisons) -> tuple[bool, float]:
     if not rules.rescues(c) or rules.diverges_more(c):
         return False, c.mean_difference
     return True, c.mean if of.metric.direction is Direction.MAX else -c.mean
-
-
-def candidate(results: Sequence[AblationResult]) -> tuple[str, str] | None:
-    """(ablation, arm) with the largest mean difference of all candidates; only it is confirmed."""
-    found = [
-        (_gain(c, result.comparisons), result.ablation, c.arm)
-        for result in results
-        for c, verdict in zip(result.comparisons.arms, result.verdicts, strict=True)
-        if verdict.is_candidate
-    ]
-    if not found:
-        return None
-    _, ablation, arm = max(found, key=lambda place: place[0])
-    return ablation, arm
 
 
 def confirming_seeds(comparisons: Comparisons, arm: str) -> int:
