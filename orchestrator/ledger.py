@@ -110,6 +110,9 @@ class Ledger:
     def __contains__(self, step: str) -> bool:
         return step in self._steps
 
+    def __len__(self) -> int:
+        return len(self._steps)
+
     def steps(self, prefix: str = "") -> Iterator[str]:
         """Names of the steps done that begin with `prefix`, in the order they were done."""
         return (name for name in list(self._steps) if name.startswith(prefix))

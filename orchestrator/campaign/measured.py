@@ -20,11 +20,12 @@ from orchestrator.nouns import (
     Telemetry,
     Trial,
 )
+from orchestrator.telemetry.layout import FOLDER
 
 
 def read_telemetry(trial: Trial) -> Telemetry | None:
     """What the trial recorded, or None if it recorded nothing."""
-    folder = Path(trial.folder) / "telemetry"
+    folder = Path(trial.folder) / FOLDER
     return telemetry.read(folder) if folder.is_dir() else None
 
 
@@ -49,7 +50,7 @@ def compared(
         {arm.name: compare.cells(record.of(arm, seeds), metric.name) for arm in arms},
         alpha=record.campaign.protocol.alpha,
         looks=looks,
-        look=looks.index(len(seeds)) + 1 if looks else 1,
+        look=look_at(looks, seeds),
     )
 
 
@@ -67,10 +68,13 @@ def mechanism(
     if not baseline or not any(arms.values()):
         return None
     metric = Metric(hypothesis.signal, direction)
-    look = planned.looks.index(len(seeds)) + 1 if planned.looks else 1
-    return compare.compare(
-        metric, baseline, arms, alpha=planned.alpha, looks=planned.looks, look=look
-    )
+    looks, look = planned.looks, look_at(planned.looks, seeds)
+    return compare.compare(metric, baseline, arms, alpha=planned.alpha, looks=looks, look=look)
+
+
+def look_at(looks: tuple[int, ...], seeds: tuple[int, ...]) -> int:
+    """Which of `looks`, from 1, these `seeds` are for; without looks there is only one."""
+    return looks.index(len(seeds)) + 1 if looks else 1
 
 
 def spread(record: Record, arm: Arm, seeds: tuple[int, ...]) -> float | None:

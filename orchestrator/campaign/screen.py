@@ -63,7 +63,7 @@ def _look(trials: Trials, planned: Plan, ablation: Ablation, seeds: tuple[int, .
         before = done[-1] if done else None
         return decide.at_look(compared, before, alpha_screen=planned.alpha_screen)
 
-    number = planned.looks.index(len(seeds)) + 1
+    number = measured.look_at(planned.looks, seeds)
     return trials.ledger.once(look_step(planned.round, number, ablation), Look, compute)
 
 

@@ -17,6 +17,7 @@ class Trials:
         self.campaign = campaign
         self.ledger = ledger
         self.display = display
+        self._record: tuple[int, Record] | None = None
 
     def run(self, label: str, arms: Sequence[Arm], seeds: Sequence[int]) -> None:
         """Have an outcome for every arm and seed; what the ledger knows is not launched."""
@@ -43,5 +44,7 @@ class Trials:
         return len(known | wanted) <= self.campaign.budget.trials
 
     def record(self) -> Record:
-        """Everything done so far."""
-        return assemble(self.ledger)
+        """Everything done so far; the ledger is decoded again only when it has grown."""
+        if self._record is None or self._record[0] != len(self.ledger):
+            self._record = len(self.ledger), assemble(self.ledger)
+        return self._record[1]

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.nouns import Outcome, Status, Training, Trial
+from orchestrator.telemetry import read_metrics
+from orchestrator.telemetry.layout import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class TrialFiles:
         self.outcome = self.folder / "outcome.json"
         self.attempts = self.folder / "attempts.json"
         self.output = self.folder / "output.txt"
-        self.telemetry = self.folder / "telemetry"
+        self.telemetry = self.folder / FOLDER
         self.app = self.folder / "app"  # output folder of a script's own Hydra job
 
     def prepare(self, job: Job) -> None:
@@ -79,13 +81,7 @@ class TrialFiles:
 
     def read_metrics(self) -> dict[str, float]:
         """The last value of each logged metric."""
-        if not self.telemetry.is_dir():
-            return {}
-        from orchestrator.telemetry import (
-            read_metrics,
-        )  # pyarrow is heavy, and not every trial logs
-
-        return read_metrics(self.telemetry)
+        return read_metrics(self.telemetry) if self.telemetry.is_dir() else {}
 
 
 def write_json(path: Path, data: dict[str, Any]) -> None:
