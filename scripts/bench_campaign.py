@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from bench_statistics import ALPHA, look, table, wilson
+from bench_statistics import ALPHA, look, table
+from intervals import wilson
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table

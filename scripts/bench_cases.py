@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 import yaml
-from bench_logs import wilson
+from intervals import wilson
 
 from orchestrator.diagnose.logs import as_json, diagnose_log, refused
 from orchestrator.errors import OrchestratorError

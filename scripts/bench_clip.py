@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 from clip_worlds import KINDS, World, world
+from intervals import wilson
 
 from orchestrator.clip_nouns import NormSeries, Proposal
 from orchestrator.plan.clip import propose, read_norms
@@ -21,7 +22,6 @@ T = TypeVar("T")
 BAND = 0.99  # of the Monte-Carlo band of a sample quantile
 DRAWS = 400
 ORIGINS = (0.5, 0.6, 0.7, 0.8)  # shares of a recorded series from which the rest is predicted
-Z95 = 1.96
 
 
 @dataclass
@@ -50,14 +50,6 @@ class Tally:
             f"{self.name:<44} {self.hits:>5}/{self.seen:<5} {share:6.1%} [{low:.1%}, {high:.1%}]"
             f"  goal {self.goal:.0%}: {verdict}"
         )
-
-
-def wilson(hits: int, n: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927)."""
-    p = hits / n
-    center = (p + Z95**2 / (2 * n)) / (1 + Z95**2 / n)
-    half = Z95 / (1 + Z95**2 / n) * np.sqrt(p * (1 - p) / n + Z95**2 / (4 * n**2))
-    return max(0.0, center - half), min(1.0, center + half)
 
 
 def progress(items: Iterable[T], count: int, label: str) -> Iterator[T]:

@@ -7,11 +7,11 @@ step, and of each tenth step, and tells what it is called. Fixed seeds; 95 % Wil
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections import Counter
 
 import numpy as np
+from intervals import wilson
 
 from orchestrator.diagnose.logs import LOG_RULES, diagnose_log
 from orchestrator.diagnose.logs.testing import as_log
@@ -59,14 +59,6 @@ def rngs(name: str) -> list[np.random.Generator]:
 def listed(counts: Counter[str]) -> str:
     """Names with their counts, frequent ones first."""
     return ", ".join(f"{name} {count}" for name, count in counts.most_common()) or "-"
-
-
-def wilson(hits: int, n: int) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927)."""
-    z, p = 1.96, hits / n
-    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n)) / (1 + z * z / n)
-    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ convolution, attention and tanh, and the MNIST images, were tried afterwards ("h
 from __future__ import annotations
 
 import argparse
-import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
+from intervals import wilson
 from real_traces import Recipe, trace
 
 from orchestrator.diagnose import diagnose
@@ -103,13 +103,10 @@ def held_out() -> dict[str, tuple[str, Recipe]]:
     return found
 
 
-def wilson(count: int, n: int) -> str:
-    """A rate with its 95 % interval (Wilson 1927)."""
-    z = 1.959964
-    p, scale = count / n, 1 / (1 + z**2 / n)
-    middle = scale * (p + z**2 / (2 * n))
-    half = scale * z * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    return f"{count}/{n} | {max(0.0, middle - half):.3f} to {min(1.0, middle + half):.3f}"
+def rate(count: int, n: int) -> str:
+    """A rate with its 95 % interval."""
+    low, high = wilson(count, n)
+    return f"{count}/{n} | {low:.3f} to {high:.3f}"
 
 
 def told(telemetries: Sequence[Telemetry]) -> list[str]:
@@ -125,8 +122,8 @@ def synthetic_healthy(draws: int) -> Iterator[str]:
         found = [told([draw(np.random.default_rng((k, i)))]) for i in range(draws)]
         alarms = sum(map(bool, found))
         total += alarms
-        yield f"| {name} | {wilson(alarms, draws)} | {counted(found)} |"
-    yield f"| **all** | {wilson(total, draws * len(HEALTHY))} | |"
+        yield f"| {name} | {rate(alarms, draws)} | {counted(found)} |"
+    yield f"| **all** | {rate(total, draws * len(HEALTHY))} | |"
 
 
 def synthetic_faults(draws: int) -> Iterator[str]:
@@ -137,7 +134,7 @@ def synthetic_faults(draws: int) -> Iterator[str]:
             rngs = [np.random.default_rng((100 + k, i)) for i in range(draws)]
             found = [told([draw(rng, strength)]) for rng in rngs]
             right = sum(f[:1] == [name] for f in found)
-            yield f"| {name} | {strength} | {wilson(right, draws)} | {counted(found)} |"
+            yield f"| {name} | {strength} | {rate(right, draws)} | {counted(found)} |"
 
 
 def real(scenarios: dict[str, tuple[str, Recipe]]) -> Iterator[str]:
@@ -160,8 +157,8 @@ def real(scenarios: dict[str, tuple[str, Recipe]]) -> Iterator[str]:
     yield "|---|---|---|"
     for kind, what in (("healthy", alarms), ("faulty", hits)):
         event = "false alarms" if kind == "healthy" else "right cause first"
-        yield f"| {event}, single seeds | {wilson(what[kind], seeds[kind])} |"
-        yield f"| {event}, 5 seeds | {wilson(what[f'{kind} of 5'], seeds[f'{kind} of 5'])} |"
+        yield f"| {event}, single seeds | {rate(what[kind], seeds[kind])} |"
+        yield f"| {event}, 5 seeds | {rate(what[f'{kind} of 5'], seeds[f'{kind} of 5'])} |"
 
 
 def counted(found: Sequence[Sequence[str]]) -> str:

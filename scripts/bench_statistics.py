@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from intervals import wilson
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
@@ -227,14 +228,6 @@ SCENARIOS = (
     ),
     Scenario("false better, k=1, n=5, bad skew (known weakness)", "0.13", bad_skew(1)),
 )
-
-
-def wilson(count: int, n: int) -> tuple[float, float]:
-    """95 % interval of a rate (Wilson 1927)."""
-    z = float(ndtri(0.975))
-    center = (count + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * math.sqrt(count * (n - count) / n + z * z / 4)
-    return center - half, center + half
 
 
 def measured(scenarios: list[tuple[int, Scenario]], n: int) -> Iterator[tuple[str, ...]]:
