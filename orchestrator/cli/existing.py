@@ -1,91 +1,28 @@
-"""The verbs. Nothing heavy is imported before a verb runs, so that `--help` is instant."""
+"""The verbs on what somebody already has: compare, diagnose, propose-clip."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import signal
-import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orchestrator.cli.campaigns import read_campaign, read_record
 from orchestrator.errors import OrchestratorError
 
 if TYPE_CHECKING:
+    from orchestrator.cli.campaigns import Verbs
     from orchestrator.log_nouns import Diagnosis
-    from orchestrator.nouns import Campaign, Record, Training
-
-DONE, OURS, USER, INTERRUPTED = 0, 1, 2, 130  # exit codes
-
-EPILOG = """
-tokens:
-  conf=PATH                 the campaign file, anywhere on disk
-  key=value                 override any key of it:  budget.trials=90  train.config.epochs=3
-  budget=smoke              choose a config group:   budget=standard|smoke  protocol=standard|quick
-  hydra/launcher=NAME       where trials run:        isolated (default), basic, joblib, ...
-  hydra.launcher.KEY=VALUE  that launcher's own settings
-
-exit codes: 0 done, 1 a fault of ours, 2 your input is wrong,
-            130 interrupted (the same command resumes)
-"""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one verb and return the exit code; user errors are told without a traceback."""
-    arguments = _parser().parse_args(argv)
-    signal.signal(signal.SIGTERM, _interrupt)
-    try:
-        verb: Callable[[argparse.Namespace], None] = arguments.verb
-        verb(arguments)
-    except OrchestratorError as error:
-        print(error, file=sys.stderr)
-        return USER
-    except KeyboardInterrupt:
-        print("interrupted; the same command goes on from here", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader went away, as `| head` does
-    return DONE
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m orchestrator",
-        description="Controlled-experiment tuning for PyTorch training.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    verbs = parser.add_subparsers(required=True, metavar="VERB")
-    for name, verb, summary in (
-        ("run", run, "the whole loop; the same command again resumes it"),
-        ("plan", plan, "what would be launched, each arm's diff, trials, cost; launches nothing"),
-        ("status", status, "where a campaign stands"),
-        ("report", report, "write the report again, and feed MLflow"),
-        ("explain", explain, "why a verdict is what it is: explain conf=... NAME"),
-    ):
-        sub = verbs.add_parser(
-            name,
-            help=summary,
-            description=summary,
-            epilog=EPILOG,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        sub.add_argument("tokens", nargs="+", metavar="TOKEN", help="conf=exp.yaml [key=value ...]")
-        sub.set_defaults(verb=verb)
+def add_verbs(verbs: Verbs) -> None:
+    """Add this module's verbs to the command line."""
     _add_compare(verbs)
     _add_propose_clip(verbs)
-
     _add_diagnose(verbs)
-    return parser
 
 
-def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_compare(verbs: Verbs) -> None:
     summary = "the statistics on results somebody already has"
     sub = verbs.add_parser("compare", help=summary, description=summary)
     sub.add_argument("file", type=Path, help="CSV with columns arm,seed,value[,status]")
@@ -99,7 +36,7 @@ def _add_compare(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
     sub.set_defaults(verb=compare)
 
 
-def _add_propose_clip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_propose_clip(verbs: Verbs) -> None:
     summary = "a max_norm from the gradient norms of an unclipped pilot"
     sub = verbs.add_parser("propose-clip", help=summary, description=summary)
     sub.add_argument(
@@ -118,7 +55,7 @@ def _add_propose_clip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]
     sub.set_defaults(verb=propose_clip)
 
 
-def _add_diagnose(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_diagnose(verbs: Verbs) -> None:
     summary = "findings and hypotheses from a log somebody already has"
     sub = verbs.add_parser("diagnose", help=summary, description=summary)
     sub.add_argument("source", help="a log, a folder with one, a trial's folder, or mlflow:RUN_ID")
@@ -144,52 +81,6 @@ def _looks(text: str) -> tuple[int, ...]:
 
 
 # --- verbs ------------------------------------------------------------------------------------
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """`run conf=exp.yaml`: the whole loop."""
-    campaign = _campaign(arguments.tokens)
-    from orchestrator import campaign as campaigns
-    from orchestrator.report import Display
-
-    with Display() as display:
-        campaigns.run(campaign, display)
-
-
-def plan(arguments: argparse.Namespace) -> None:
-    """`plan conf=exp.yaml`: what would be launched."""
-    campaign = _campaign(arguments.tokens)
-    from orchestrator import campaign as campaigns
-    from orchestrator.report import Display
-
-    with Display() as display:
-        campaigns.preview(campaign, display)
-
-
-def status(arguments: argparse.Namespace) -> None:
-    """`status conf=exp.yaml` or `status FOLDER`: where a campaign stands."""
-    from orchestrator.report import show_status
-
-    record, _ = _record(arguments.tokens)
-    show_status(record)
-
-
-def report(arguments: argparse.Namespace) -> None:
-    """`report conf=exp.yaml` or `report FOLDER`: report and MLflow, made again from the record."""
-    from orchestrator import campaign as campaigns
-    from orchestrator.report import Display
-
-    record, _ = _record(arguments.tokens)
-    with Display() as display:
-        campaigns.publish(record, display)
-
-
-def explain(arguments: argparse.Namespace) -> None:
-    """`explain conf=exp.yaml NAME`: a verdict in plain words, every number named."""
-    from orchestrator.report import show_explanation
-
-    record, names = _record(arguments.tokens)
-    show_explanation(record, " ".join(names))
 
 
 def compare(arguments: argparse.Namespace) -> None:
@@ -236,7 +127,9 @@ def propose_clip(arguments: argparse.Namespace) -> None:
     if arguments.plan is not None and proposal.recommendation != "refused":
         from orchestrator.config.clip_plan import clip_plan
 
-        planned = str(clip_plan(arguments.plan, _campaign([f"conf={arguments.plan}"]), proposal))
+        planned = str(
+            clip_plan(arguments.plan, read_campaign([f"conf={arguments.plan}"]), proposal)
+        )
     if arguments.json:
         print(json.dumps(as_json(proposal), indent=1, allow_nan=False))
         return
@@ -275,12 +168,6 @@ def diagnose(arguments: argparse.Namespace) -> None:
 # --- input ------------------------------------------------------------------------------------
 
 
-def _campaign(tokens: Sequence[str]) -> Campaign:
-    from orchestrator import config
-
-    return config.read(config.parse_tokens(tokens), complete=_complete)
-
-
 def _pilots(given: str) -> tuple[Path, list[Path]]:
     """The place that is asked about, and the pilots in it: of a campaign the baseline's trials."""
     from orchestrator.ledger import FILE
@@ -288,7 +175,7 @@ def _pilots(given: str) -> tuple[Path, list[Path]]:
     path = Path(given)
     if not given.startswith("conf=") and not (path / FILE).is_file():
         return path, [path]
-    record, _ = _record([given])
+    record, _ = read_record([given])
     folder = Path(record.campaign.folder)
     rounds = record.rounds[-1:]
     found = [Path(t.folder) for r in rounds for t, _ in record.of(r.baseline, r.seeds)]
@@ -297,34 +184,6 @@ def _pilots(given: str) -> tuple[Path, list[Path]]:
             f"{folder}: no trial of the baseline has ended.", "run the campaign first"
         )
     return folder, found
-
-
-def _complete(training: Training) -> Training:
-    """What only the launcher can know of a program: a script's own config, and its sources."""
-    from orchestrator import launch
-
-    return dataclasses.replace(
-        training,
-        config=launch.baseline_config(training),
-        code=launch.fingerprint(training),
-    )
-
-
-def _record(tokens: Sequence[str]) -> tuple[Record, list[str]]:
-    """The record that `tokens` name, by conf= or by folder, and the tokens left over."""
-    from orchestrator.record import load
-
-    if not tokens[0].startswith("conf="):
-        return load(Path(tokens[0])), list(tokens[1:])
-    from orchestrator import config
-
-    ours = [t for t in tokens if t.startswith(("conf=", "folder=", "runs=", "name=", "tracking_"))]
-    names = [t for t in tokens if t not in ours]
-    folder, uri = config.whereabouts(config.parse_tokens(ours))
-    record = load(folder)
-    # Where it is shown may be chosen anew at any time.
-    campaign = dataclasses.replace(record.campaign, tracking_uri=uri)
-    return dataclasses.replace(record, campaign=campaign), names
 
 
 def _diagnosis(arguments: argparse.Namespace) -> Diagnosis:
