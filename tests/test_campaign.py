@@ -1,20 +1,25 @@
 """The loop end to end, from the command line, on a training that takes milliseconds."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.nouns import Call, Record, Status
-from orchestrator.record import load
-
-TOY = Path(__file__).parent / "programs" / "toy.py"
+from tests.toy_campaigns import (
+    TOY,
+    command,
+    prepared,
+    record,
+    run,
+    said_by,
+    steps,
+    wait_until,
+)
 
 EXP = """
 train:
@@ -30,27 +35,7 @@ workers: 2
 
 @pytest.fixture
 def exp(tmp_path: Path) -> Path:
-    shutil.copy(TOY, tmp_path / "toy.py")
-    (tmp_path / "exp.yaml").write_text(EXP)
-    return tmp_path / "exp.yaml"
-
-
-def orchestrator(*tokens: str, code: int = 0, verb: str = "run") -> str:
-    """Run a verb as a user does; what it said, both streams."""
-    command = [sys.executable, "-m", "orchestrator", verb, *tokens]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    said = " ".join((done.stdout + done.stderr).split())  # however it was wrapped
-    assert done.returncode == code, said
-    assert "Traceback" not in done.stderr, said
-    return said
-
-
-def run(exp: Path, *tokens: str, code: int = 0) -> str:
-    return orchestrator(f"conf={exp}", f"folder={exp.parent / 'campaign'}", *tokens, code=code)
-
-
-def record(exp: Path) -> Record:
-    return load(exp.parent / "campaign")
+    return prepared(tmp_path, EXP)
 
 
 def verdict_table(found: Record) -> list[tuple]:
@@ -96,42 +81,23 @@ def test_the_same_command_again_runs_nothing_and_says_the_same(exp):
 def test_a_killed_run_resumes_to_the_table_of_an_undisturbed_one(exp, number):
     run(exp, "train.config.seconds=0.2")
     undisturbed = verdict_table(record(exp))
-    folder = exp.parent / "campaign"
-    shutil.rmtree(folder)
-    command = [sys.executable, "-m", "orchestrator", "run", f"conf={exp}", f"folder={folder}"]
+    shutil.rmtree(exp.parent / "campaign")
     process = subprocess.Popen(
-        [*command, "train.config.seconds=0.2"],
+        command(exp, "run", "train.config.seconds=0.2"),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
     )
-    _wait_for(folder, outcomes=6)
+    wait_until(exp, lambda done: sum("outcome/" in s for s in done) >= 6, seconds=60)
     os.kill(process.pid, number)
     said, _ = process.communicate(timeout=60)
     assert process.returncode == (-9 if number == signal.SIGKILL else 130), said
-    started = sum("outcome/" in line for line in _ledger(folder))
+    started = sum("outcome/" in step for step in steps(exp))
     assert started >= 6
     run(exp, "train.config.seconds=0.2")
     assert verdict_table(record(exp)) == undisturbed
-    steps = [json.loads(line)["step"] for line in _ledger(folder)]
-    assert len(steps) == len(set(steps))
-
-
-def _ledger(folder: Path) -> list[str]:
-    path = folder / "ledger.jsonl"
-    return [s for s in path.read_text().splitlines(keepends=True) if s.endswith("\n")]
-
-
-def _wait_for(folder: Path, *, outcomes: int) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if (folder / "ledger.jsonl").exists():
-            done = sum('"step": "outcome/' in line for line in _ledger(folder))
-            if done >= outcomes:
-                return
-        time.sleep(0.05)
-    raise AssertionError(f"no {outcomes} outcomes within a minute")
+    assert len(steps(exp)) == len(set(steps(exp)))
 
 
 def test_a_factor_wired_to_nothing_is_told_and_nothing_is_claimed(exp):
@@ -170,8 +136,7 @@ def test_mlflow_that_does_not_answer_stops_nothing_and_is_fed_later(exp):
     assert "warning" in said
     assert "report feeds MLflow later" in said
     uri = f"sqlite:///{exp.parent}/later.db"
-    conf, folder = f"conf={exp}", f"folder={exp.parent / 'campaign'}"
-    assert "workflowType" in orchestrator(conf, folder, f"tracking_uri={uri}", verb="report")
+    assert "workflowType" in run(exp, f"tracking_uri={uri}", verb="report")
     assert (exp.parent / "later.db").exists()
 
 
@@ -230,18 +195,18 @@ def test_a_budget_that_cannot_pay_for_the_next_stage_ends_the_campaign_honestly(
 
 
 def test_plan_status_report_and_explain_tell_without_running(exp):
-    conf, folder = f"conf={exp}", f"folder={exp.parent / 'campaign'}"
-    said = orchestrator(conf, folder, verb="plan")
+    said = run(exp, verb="plan")
     for words in ("dropout=0.4", "dropout: 0 → 0.4", "trials"):
         assert words in said
     assert not (exp.parent / "campaign").exists()
-    assert "no campaign" in orchestrator(conf, folder, verb="status", code=2)
+    assert "no campaign" in run(exp, verb="status", code=2)
     run(exp)
-    assert "dropout=0.4" in orchestrator(conf, folder, verb="status")
-    assert "dropout=0.4" in orchestrator(str(exp.parent / "campaign"), verb="status")
+    assert "dropout=0.4" in run(exp, verb="status")
+    by_folder = [sys.executable, "-m", "orchestrator", "status", str(exp.parent / "campaign")]
+    assert "dropout=0.4" in said_by(by_folder)
     shutil.rmtree(exp.parent / "campaign" / "report")
-    assert "report.html" in orchestrator(conf, folder, verb="report")
-    said = orchestrator(conf, folder, "dropout=0.4", verb="explain")
+    assert "report.html" in run(exp, verb="report")
+    said = run(exp, "dropout=0.4", verb="explain")
     for words in ("dropout=0.4", "better", "seeds", "interval"):
         assert words in said
-    assert "dropout=0.4" in orchestrator(conf, folder, "dropout=0.5", verb="explain", code=2)
+    assert "dropout=0.4" in run(exp, "dropout=0.5", verb="explain", code=2)

@@ -1,20 +1,15 @@
 """Campaigns that look at their seeds more than once, end to end on the toy training."""
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from orchestrator.nouns import Call, Record
-from orchestrator.record import load
-
-TOY = Path(__file__).parent / "programs" / "toy.py"
+from tests.toy_campaigns import command, prepared, record, run, steps, wait_until
 
 EXP = """
 train:
@@ -31,31 +26,7 @@ workers: 2
 
 @pytest.fixture
 def exp(tmp_path: Path) -> Path:
-    shutil.copy(TOY, tmp_path / "toy.py")
-    (tmp_path / "exp.yaml").write_text(EXP)
-    return tmp_path / "exp.yaml"
-
-
-def command(exp: Path, verb: str, *tokens: str) -> list[str]:
-    places = [f"conf={exp}", f"folder={exp.parent / 'campaign'}"]
-    return [sys.executable, "-m", "orchestrator", verb, *places, *tokens]
-
-
-def run(exp: Path, *tokens: str, verb: str = "run") -> str:
-    done = subprocess.run(command(exp, verb, *tokens), capture_output=True, text=True, timeout=240)
-    said = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode == 0, said
-    return said
-
-
-def record(exp: Path) -> Record:
-    return load(exp.parent / "campaign")
-
-
-def steps(exp: Path) -> list[str]:
-    text = (exp.parent / "campaign" / "ledger.jsonl").read_text()
-    lines = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [json.loads(line)["step"] for line in lines]
+    return prepared(tmp_path, EXP)
 
 
 def levels(exp: Path, *values: float) -> None:
@@ -123,22 +94,14 @@ def test_a_run_killed_between_looks_resumes_to_the_same_table(exp):
         process = subprocess.Popen(
             command(exp, "run", slow), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        wait_for(exp, f"round/1/look/{look}/dropout")
+        taken = f"round/1/look/{look}/dropout"
+        wait_until(exp, lambda done, taken=taken: taken in done, seconds=120)
         os.kill(process.pid, signal.SIGKILL)
         process.wait(timeout=60)
         assert f"round/1/look/{look + 1}/dropout" not in steps(exp)
     run(exp, slow)
     assert table(record(exp)) == undisturbed
     assert sorted(steps(exp)) == sorted(done)
-
-
-def wait_for(exp: Path, name: str) -> None:
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if (exp.parent / "campaign" / "ledger.jsonl").exists() and name in steps(exp):
-            return
-        time.sleep(0.02)
-    raise AssertionError(f"{name} was not done within two minutes")
 
 
 def test_one_accident_at_the_first_look_is_made_good_by_the_next(exp):
