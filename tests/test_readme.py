@@ -58,6 +58,7 @@ def test_the_set_up_commands_are_those_of_ci():
     assert "scripts/setup dev && scripts/check" in (ROOT / ".ci" / "run").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_main_job_and_the_verbs_do_what_the_readme_says(tmp_path):
     shutil.copytree(ROOT / "recipes", tmp_path / "recipes")
