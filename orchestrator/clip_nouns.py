@@ -27,7 +27,7 @@ class NormSeries:
     All arrays are [n] and aligned with `steps` (ascending); `norms`, `loss` and `lr` may hold NaN
     and inf; None where nothing was recorded. `max_norm_in_force` is the threshold the pilot itself
     was clipped with (the norms are still those before clipping). `flags` were raised while reading;
-    `optimizer` is its class name where it is known.
+    `optimizer` is its class name and `n_parameters` what it trains, where they are known.
     """
 
     steps: Ints
@@ -40,6 +40,7 @@ class NormSeries:
     source: str = ""
     flags: tuple[Flag, ...] = ()
     optimizer: str = ""
+    n_parameters: int | None = None
 
     def __len__(self) -> int:
         return len(self.steps)

@@ -225,18 +225,10 @@ class _Loop:
 
     def _check_baseline(self, baseline: Arm, seeds: Sequence[int]) -> None:
         """Refuse to go on where the program itself does not run, and say why in its own words."""
-        pairs = self.trials.record().of(baseline, tuple(seeds))
-        accidents = [(t, o) for t, o in pairs if not o.status.is_result]
         to_come = len(self.protocol.looks) > 1
         # While more seeds are to come, one accident is borne.
-        if len(pairs) - len(accidents) < FEWEST_SEEDS - to_come:
-            trial, outcome = accidents[0]
-            raise OrchestratorError(
-                f"{len(accidents)} of {len(pairs)} baseline trials failed; seed {trial.seed}: "
-                f"{outcome.status.value}, {outcome.reason.partition(chr(10))[0]}",
-                f"mend the training program (its output: {trial.folder}/output.txt) and repeat "
-                "the command; after a passing trouble, raise budget.attempts to try again",
-            )
+        self.trials.refuse_accidents(baseline, seeds, fewest=FEWEST_SEEDS - to_come)
+        pairs = self.trials.record().of(baseline, tuple(seeds))
         test = self.campaign.metric.test_name
         logged = {name for _, o in pairs if o.status.is_result for name in o.metrics}
         if test is not None and test not in logged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orchestrator import launch, report
+from orchestrator.errors import OrchestratorError
 from orchestrator.ledger import Ledger
 from orchestrator.nouns import Arm, Campaign, Outcome, Record, Trial
 from orchestrator.record import ACCIDENT, OUTCOME, TRIAL, assemble
@@ -42,6 +43,19 @@ class Trials:
         wanted = {launch.plan_trial(self.campaign, arm, s).identity for arm in arms for s in seeds}
         known = {name.removeprefix(TRIAL) for name in self.ledger.steps(TRIAL)}
         return len(known | wanted) <= self.campaign.budget.trials
+
+    def refuse_accidents(self, arm: Arm, seeds: Sequence[int], *, fewest: int) -> None:
+        """Refuse to go on with fewer than `fewest` results, and say why in the program's words."""
+        pairs = self.record().of(arm, tuple(seeds))
+        accidents = [(t, o) for t, o in pairs if not o.status.is_result]
+        if len(pairs) - len(accidents) < fewest:
+            trial, outcome = accidents[0]
+            raise OrchestratorError(
+                f"{len(accidents)} of {len(pairs)} {arm.name} trials failed; seed {trial.seed}: "
+                f"{outcome.status.value}, {outcome.reason.partition(chr(10))[0]}",
+                f"mend the training program (its output: {trial.folder}/output.txt) and repeat "
+                "the command; after a passing trouble, raise budget.attempts to try again",
+            )
 
     def record(self) -> Record:
         """Everything done so far; the ledger is decoded again only when it has grown."""

@@ -1,6 +1,7 @@
 """The command line. Nothing heavy is imported before a verb runs, so that `--help` is instant.
 
-`campaigns` holds the verbs on a campaign, `existing` those on what somebody already has.
+`campaigns` holds the verbs on a campaign, `existing` those on what somebody already has, `clip` the
+one on either.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from orchestrator.cli import campaigns, existing
+from orchestrator.cli import campaigns, clip, existing
 from orchestrator.errors import OrchestratorError
 
 DONE, OURS, USER, INTERRUPTED = 0, 1, 2, 130  # exit codes
@@ -48,4 +49,5 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     campaigns.add_verbs(verbs)
     existing.add_verbs(verbs)
+    clip.add_verb(verbs)
     return parser

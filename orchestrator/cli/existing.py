@@ -1,4 +1,4 @@
-"""The verbs on what somebody already has: compare, diagnose, propose-clip."""
+"""The verbs on what somebody already has: compare, diagnose."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.cli.campaigns import read_campaign, read_record
 from orchestrator.errors import OrchestratorError
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 def add_verbs(verbs: Verbs) -> None:
     """Add this module's verbs to the command line."""
     _add_compare(verbs)
-    _add_propose_clip(verbs)
     _add_diagnose(verbs)
 
 
@@ -34,25 +32,6 @@ def _add_compare(verbs: Verbs) -> None:
     sub.add_argument("--looks", type=_looks, default=(), help="planned numbers of seeds: 3,5,7,10")
     sub.add_argument("--json", action="store_true", help="print one JSON object")
     sub.set_defaults(verb=compare)
-
-
-def _add_propose_clip(verbs: Verbs) -> None:
-    summary = "a max_norm from the gradient norms of an unclipped pilot"
-    sub = verbs.add_parser("propose-clip", help=summary, description=summary)
-    sub.add_argument(
-        "path",
-        help="CSV with step,loss,lr,grad_norm; trainer_state.json; a trial's or a campaign's "
-        "folder; conf=exp.yaml of a campaign that was run",
-    )
-    sub.add_argument("--json", action="store_true", help="print one JSON object, write no plots")
-    sub.add_argument("--optimizer", metavar="NAME", help="as in torch.optim: SGD, AdamW, ...")
-    sub.add_argument("--parameters", type=int, metavar="N", help="number of trained parameters")
-    sub.add_argument("--horizon", type=int, metavar="N", help="steps ahead to predict")
-    sub.add_argument("--current", type=float, metavar="X", help="the max_norm in force today")
-    sub.add_argument(
-        "--plan", type=Path, metavar="EXP.YAML", help="write the ablation that tests it"
-    )
-    sub.set_defaults(verb=propose_clip)
 
 
 def _add_diagnose(verbs: Verbs) -> None:
@@ -108,38 +87,6 @@ def compare(arguments: argparse.Namespace) -> None:
     show_comparison(compared, verdicts, ranking)
 
 
-def propose_clip(arguments: argparse.Namespace) -> None:
-    """`propose-clip PATH`: what `max_norm` to try, why, and the ablation that tests it."""
-    import numpy as np
-
-    from orchestrator.plan.clip import as_json, propose, read_norms
-
-    path, pilots = _pilots(arguments.path)
-    proposal = propose(
-        [series for pilot in pilots for series in read_norms(pilot)],
-        optimizer=arguments.optimizer,
-        n_parameters=arguments.parameters,
-        horizon=arguments.horizon,
-        current=arguments.current,
-        rng=np.random.default_rng(0),
-    )
-    planned = None
-    if arguments.plan is not None and proposal.recommendation != "refused":
-        from orchestrator.config.clip_plan import clip_plan
-
-        planned = str(
-            clip_plan(arguments.plan, read_campaign([f"conf={arguments.plan}"]), proposal)
-        )
-    if arguments.json:
-        print(json.dumps(as_json(proposal), indent=1, allow_nan=False))
-        return
-    from orchestrator.report.clip_figures import write_plots
-    from orchestrator.report.clip_text import show_proposal
-
-    folder = path / "clip" if path.is_dir() else path.with_name(f"{path.stem}-clip")
-    show_proposal(proposal, write_plots(proposal, folder), planned=planned)
-
-
 def diagnose(arguments: argparse.Namespace) -> None:
     """`diagnose PATH|mlflow:RUN_ID`: what a log says, what to try, how it would be tested."""
     from orchestrator.diagnose import logs
@@ -166,24 +113,6 @@ def diagnose(arguments: argparse.Namespace) -> None:
 
 
 # --- input ------------------------------------------------------------------------------------
-
-
-def _pilots(given: str) -> tuple[Path, list[Path]]:
-    """The place that is asked about, and the pilots in it: of a campaign the baseline's trials."""
-    from orchestrator.ledger import FILE
-
-    path = Path(given)
-    if not given.startswith("conf=") and not (path / FILE).is_file():
-        return path, [path]
-    record, _ = read_record([given])
-    folder = Path(record.campaign.folder)
-    rounds = record.rounds[-1:]
-    found = [Path(t.folder) for r in rounds for t, _ in record.of(r.baseline, r.seeds)]
-    if not found:
-        raise OrchestratorError(
-            f"{folder}: no trial of the baseline has ended.", "run the campaign first"
-        )
-    return folder, found
 
 
 def _diagnosis(arguments: argparse.Namespace) -> Diagnosis:

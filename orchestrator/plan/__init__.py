@@ -4,7 +4,7 @@ from orchestrator.plan.cost import cost
 from orchestrator.plan.levels import levels
 from orchestrator.plan.preflight import diff, freeze
 from orchestrator.plan.reach import reach
-from orchestrator.plan.rounds import foresee, plan_round
+from orchestrator.plan.rounds import foresee, plan_round, unclipped
 from orchestrator.plan.seeds import headline_seeds, seed_block
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "plan_round",
     "reach",
     "seed_block",
+    "unclipped",
 ]

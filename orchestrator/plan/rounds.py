@@ -128,6 +128,12 @@ def _ablations(
     return list(drawn.values()), notes
 
 
+def unclipped(clip: Factor) -> Arm:
+    """The baseline with clipping off: by the factor's own word for it (0, say), else by null."""
+    off = next((v for v in (clip.baseline, *clip.levels) if not v), None)
+    return Arm("baseline") if off == clip.baseline else _arm(clip, off, Arm("baseline"))
+
+
 def _present(factor: Factor, baseline: Arm) -> Factor:
     """The factor at the baseline's present level: what was adopted, else the original's."""
     return replace(factor, baseline=dict(baseline.overrides).get(factor.key, factor.baseline))

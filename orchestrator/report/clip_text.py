@@ -17,12 +17,19 @@ ANSWERS = {
 }
 
 
-def show_proposal(proposal: Proposal, pictures: Sequence[Path], *, planned: str | None) -> None:
-    """Print a proposal; `planned` is the campaign file that tests it, if written."""
-    show(document(proposal, pictures, planned=planned), console())
+def show_proposal(
+    proposal: Proposal, pictures: Sequence[Path], *, asked: Sequence[str], planned: str | None
+) -> None:
+    """Print a proposal; `asked` are the words it was asked for with.
+
+    `planned` is the campaign file that tests it, if it was written.
+    """
+    show(document(proposal, pictures, asked=asked, planned=planned), console())
 
 
-def document(proposal: Proposal, pictures: Sequence[Path], *, planned: str | None) -> Document:
+def document(
+    proposal: Proposal, pictures: Sequence[Path], *, asked: Sequence[str], planned: str | None
+) -> Document:
     """The proposal as blocks."""
     p = proposal
     blocks: list[Block] = [
@@ -42,21 +49,21 @@ def document(proposal: Proposal, pictures: Sequence[Path], *, planned: str | Non
         blocks.append(_backtest(p))
     if pictures:
         blocks.append(Text("Plots: " + ", ".join(str(path) for path in pictures)))
-    return (*blocks, Heading("Next"), Text(next_command(p, planned)))
+    return (*blocks, Heading("Next"), Text(next_command(p, asked, planned)))
 
 
-def next_command(p: Proposal, planned: str | None) -> str:
+def next_command(p: Proposal, asked: Sequence[str], planned: str | None) -> str:
     """What to type now."""
-    if p.recommendation == "refused":
-        return "Mend what is named above, record a new pilot without clipping, and ask again."
-    if planned is not None:
+    if planned is not None and p.recommendation != "refused":
         return (
             f"The ablation that tests it: `python -m orchestrator run conf={shlex.quote(planned)}`"
         )
-    source = shlex.quote(p.sources[0]) if p.sources and p.sources[0] else "PATH"
+    conf = next((t.removeprefix("conf=") for t in asked if t.startswith("conf=")), None)
+    if p.recommendation == "refused":
+        return "Mend what is named above, record a new pilot without clipping, and ask again."
     return (
-        "A proposal is no proof. Write the ablation that tests it: "
-        f"`python -m orchestrator propose-clip {source} --plan exp.yaml`"
+        "A proposal is no proof. Write the ablation that tests it: `python -m orchestrator "
+        f"propose-clip {shlex.join(asked)} --plan {shlex.quote(conf or 'exp.yaml')}`"
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from orchestrator.clip_nouns import Candidate, Flag, NormSeries, Proposal
+from orchestrator.clip_nouns import Candidate, ClipEvidence, Flag, NormSeries, Proposal
 from orchestrator.errors import OrchestratorError, collect
 from orchestrator.plan.clip import forecast, optimizers, outlook
 from orchestrator.plan.clip.backtest import EXPLORATORY, coverage, default_horizon, widening
@@ -16,10 +17,11 @@ from orchestrator.plan.clip.candidates import Threshold
 from orchestrator.plan.clip.optimizers import Family
 from orchestrator.plan.clip.outlook import Outlook
 from orchestrator.plan.clip.pilot import Pilot, examine
+from orchestrator.plan.clip.recommendation import recommend
 from orchestrator.plan.clip.stable import TOLERANCE
 
-SPIKE_P99S = 2.0
-"""Without a norm beyond twice p99 nothing happened that clipping would have prevented."""
+PRESENT = "present"
+"""The name of the setting in force among what is forecast."""
 
 
 @np.errstate(all="ignore")  # a record may hold any number
@@ -36,72 +38,111 @@ def propose(
 
     `horizon` is how many recorded steps ahead clip ratios are predicted (None: half of the window,
     as far as the intervals were found to hold); `current` is the threshold in force, None for no
-    clipping.
+    clipping. What is None is taken from the pilots where they tell it.
     """
     pilots = [series] if isinstance(series, NormSeries) else list(series)
     _validate(pilots, horizon=horizon, current=current, n_parameters=n_parameters)
-    optimizer = optimizer or next((p.optimizer for p in pilots if p.optimizer), None)
+    setting = _Setting(
+        optimizer or next((p.optimizer for p in pilots if p.optimizer), None),
+        n_parameters or next((p.n_parameters for p in pilots if p.n_parameters), None),
+        current or next((p.max_norm_in_force for p in pilots if p.max_norm_in_force), None),
+    )
     examined = [examine(p, rng) for p in pilots]
     usable = tuple(p for p in examined if p.calibration is not None)
-    flags = _union(examined)
+    seen = _seen(examined, setting)
     refusal = _refusal(examined, usable)
     if refusal is not None:
-        return Proposal(
-            flags, sum(map(len, pilots)), 0, "refused", refusal, dropped=_dropped(examined),
-            sources=tuple(p.source for p in pilots), optimizer=optimizer,
-        )  # fmt: skip
+        return replace(seen, reason=refusal)
     ahead = Outlook(usable, horizon or min(default_horizon(c) for c in _calibrations(usable)))
-    if current is None:
-        current = next((p.max_norm_in_force for p in pilots if p.max_norm_in_force), None)
-    found = outlook.pooled_thresholds(ahead.calibrations)
-    shown = (*found, *([Threshold("present", math.log(current), None)] if current else []))
-    grid = outlook.grid(ahead.calibrations[0])
-    asked = np.concatenate([[t.log_norm for t in shown], grid])
-    simulated = ahead.simulated(asked, rng)
-    widen = max(widening(c) for c in ahead.calibrations)
-    candidates = tuple(
-        outlook.candidate(
-            t, forecast.interval(simulated[:, i], widen=widen), ahead,
-            optimizer=optimizer, n_parameters=n_parameters,
-        )
-        for i, t in enumerate(shown)
-    )  # fmt: skip
-    proposed = candidates[: len(found)]
-    kind = optimizers.family(optimizer)
-    recommendation, default, reason = _recommend(ahead, proposed, kind, _union(examined))
-    first, c = usable[0], ahead.calibrations[0]
-    rows = tuple(row for p in usable for row in p.backtest.rows)
-    covered = coverage(rows)
-    spikes = sorted(
-        (int(p.checked.steps[i]), float(np.exp(k.spikes.residuals[i - k.ramp_end])))
-        for p, k in zip(usable, ahead.calibrations, strict=True)
-        for i in k.spikes.indices
-    )
-    inside = (int(first.checked.steps[c.window.first]), int(first.checked.steps[c.window.last - 1]))
+    told = _told(seen, ahead, setting, rng)
+    remarks = _remarks(examined, ahead, optimizers.family(setting.optimizer), horizon)
+    return replace(told, remarks=remarks)
+
+
+@dataclass(frozen=True, slots=True)
+class _Setting:
+    """What is known of the training that the norms do not show."""
+
+    optimizer: str | None
+    n_parameters: int | None
+    current: float | None
+
+
+def _seen(examined: Sequence[Pilot], setting: _Setting) -> Proposal:
+    """What the record shows, before anything is proposed from it."""
     return Proposal(
-        flags=flags,
-        n_steps=sum(map(len, pilots)),
+        flags=_union(examined),
+        n_steps=sum(len(p.series) for p in examined),
+        n_used=0,
+        recommendation="refused",
+        reason="",
+        dropped=_dropped(examined),
+        sources=tuple(p.series.source for p in examined),
+        optimizer=setting.optimizer,
+    )
+
+
+def _told(
+    seen: Proposal, ahead: Outlook, setting: _Setting, rng: np.random.Generator
+) -> Proposal:  # fmt: skip
+    """The candidates with their forecasts, which of them to take and why, and for how long."""
+    shown, evidence = _forecasts(ahead, setting, rng)
+    proposed = tuple(c for c in shown if c.name != PRESENT)
+    kind = optimizers.family(setting.optimizer)
+    recommendation, default, reason = recommend(ahead, proposed, kind, seen.flags)
+    first, c = ahead.pilots[0], ahead.calibrations[0]
+    rows = tuple(row for p in ahead.pilots for row in p.backtest.rows)
+    covered = coverage(rows)
+    spikes = _spikes(ahead)
+    inside = (int(first.checked.steps[c.window.first]), int(first.checked.steps[c.window.last - 1]))
+    return replace(
+        seen,
         n_used=sum(len(k.window) for k in ahead.calibrations),
         recommendation=recommendation,
         reason=reason,
-        dropped=_dropped(examined),
         stable=inside if c.window.is_stable else None,
         window=inside,
-        spikes=tuple(s for s, _ in spikes),
+        spikes=tuple(step for step, _ in spikes),
         spike_sizes=tuple(size for _, size in spikes),
         drift_per_1000_steps=1000 * c.window.slope / _stride(first),
         default=default,
         valid_until_step=_valid_until(first, c),
         horizon=ahead.horizon,
         candidates=proposed,
-        present=candidates[-1] if current else None,
+        present=next((c for c in shown if c.name == PRESENT), None),
         stages=outlook.stages(first),
         backtest=rows,
         is_exploratory=covered is not None and covered < EXPLORATORY,
-        remarks=_remarks(examined, usable, ahead, kind, horizon),
-        sources=tuple(p.source for p in pilots),
-        optimizer=optimizer,
-        evidence=outlook.evidence(first, grid, simulated[:, len(shown) :]),
+        evidence=evidence,
+    )
+
+
+def _forecasts(
+    ahead: Outlook, setting: _Setting, rng: np.random.Generator
+) -> tuple[tuple[Candidate, ...], ClipEvidence]:
+    """The candidates and the present setting, forecast, and the curve of ratio against max_norm."""
+    found = [*outlook.pooled_thresholds(ahead.calibrations)]
+    if setting.current:
+        found.append(Threshold(PRESENT, math.log(setting.current), None))
+    grid = outlook.grid(ahead.calibrations[0])
+    simulated = ahead.simulated(np.concatenate([[t.log_norm for t in found], grid]), rng)
+    widen = max(widening(c) for c in ahead.calibrations)
+    shown = tuple(
+        outlook.candidate(
+            t, forecast.interval(simulated[:, i], widen=widen), ahead,
+            optimizer=setting.optimizer, n_parameters=setting.n_parameters,
+        )
+        for i, t in enumerate(found)
+    )  # fmt: skip
+    return shown, outlook.evidence(ahead.pilots[0], grid, simulated[:, len(found) :])
+
+
+def _spikes(ahead: Outlook) -> list[tuple[int, float]]:
+    """(step, size over the level) of every spike, by step."""
+    return sorted(
+        (int(p.checked.steps[i]), float(np.exp(k.spikes.residuals[i - k.ramp_end])))
+        for p, k in zip(ahead.pilots, ahead.calibrations, strict=True)
+        for i in k.spikes.indices
     )
 
 
@@ -219,68 +260,17 @@ def _valid_until(pilot: Pilot, c: Calibration) -> int:
     return int(pilot.checked.steps[-1] + max(1.0, rows) * _stride(pilot))
 
 
-# --- the recommendation ----------------------------------------------------------------------
-
-
-def _recommend(
-    ahead: Outlook, candidates: Sequence[Candidate], kind: Family, flags: Sequence[Flag]
-) -> tuple[str, str | None, str]:
-    """Recommendation, default candidate, and why."""
-    first = _first_things(flags)
-    worst = max(_largest_excursion(c) for c in ahead.calibrations)
-    spikes = sum(len(c.spikes.indices) for c in ahead.calibrations)
-    if kind is Family.SIGN:
-        return "no_clipping_needed", None, first + optimizers.remarks(kind, has_spikes=False)[0]
-    if worst < math.log(SPIKE_P99S):
-        return (
-            "no_clipping_needed",
-            None,
-            f"{first}No norm went beyond {SPIKE_P99S:g} times the 99th percentile (the largest: "
-            f"{math.exp(worst):.2g} times): there was nothing that clipping would have "
-            f"prevented. The "
-            "candidates are shown for a test.",
-        )
-    names = [c.name for c in candidates]
-    wanted = ("light", "standard", "firm", "gap") if kind is Family.ADAM and not spikes else (
-        "standard", "light", "firm", "gap")  # fmt: skip
-    default = next(n for n in wanted if n in names)
-    chosen = candidates[names.index(default)]
-    seen = (
-        f"{spikes} isolated spikes"
-        if spikes
-        else f"norms of up to {math.exp(worst):.2g} times the 99th percentile"
-    )
-    return (
-        "clip",
-        default,
-        f"{first}{seen[0].upper()}{seen[1:]} were seen; max_norm = {chosen.max_norm:.3g} "
-        f"({default}) "
-        f"cuts them and is predicted to clip {chosen.clip_ratio.low:.1%} to "
-        f"{chosen.clip_ratio.high:.1%} of the coming {ahead.horizon} steps.",
-    )
-
-
-def _first_things(flags: Sequence[Flag]) -> str:
-    """What is to be done before any threshold."""
-    return next((f.text + " " for f in flags if f.name == "nonfinite"), "")
-
-
-def _largest_excursion(c: Calibration) -> float:
-    """Log of the largest residual after the ramp over the body's 99th percentile of residuals."""
-    r = c.spikes.residuals
-    body = np.delete(r, c.spikes.indices - c.ramp_end)
-    return float(r.max() - np.quantile(body, 0.99))
+# --- what is said beside it ---------------------------------------------------------------------
 
 
 def _remarks(
-    examined: Sequence[Pilot], usable: Sequence[Pilot], ahead: Outlook, kind: Family,
-    horizon: int | None,
-) -> tuple[str, ...]:  # fmt: skip
+    examined: Sequence[Pilot], ahead: Outlook, kind: Family, horizon: int | None
+) -> tuple[str, ...]:
     notes = [note for p in examined for note in p.checked.notes]
     for p in examined:
         if p.refusal is not None:
             notes.append(f"Pilot {p.series.source or examined.index(p)} was left out: {p.refusal}")
-    half = min(default_horizon(c) for c in _calibrations(usable))
+    half = min(default_horizon(c) for c in ahead.calibrations)
     if horizon is not None and horizon > half:
         notes.append(
             f"The horizon of {horizon} steps is more than half of the window ({half}): on recorded "

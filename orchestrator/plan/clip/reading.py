@@ -10,9 +10,9 @@ import numpy as np
 
 from orchestrator.clip_nouns import NormSeries
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Floats, Ints, Series, Telemetry
+from orchestrator.nouns import Floats, Ints, Scalar, Series, Telemetry
 from orchestrator.plan.clip import table
-from orchestrator.telemetry import layout, read, readers
+from orchestrator.telemetry import is_store, read, readers
 
 NO_NORMS = (
     "record what clip_grad_norm_ returns, at every optimizer step: in the training, "
@@ -30,7 +30,7 @@ def read_norms(path: Path) -> tuple[NormSeries, ...]:
     """
     if not path.exists():
         raise OrchestratorError(f"{path} does not exist.", "give a CSV, a JSON file or a folder")
-    if path.is_dir() and _is_store(path):
+    if path.is_dir() and is_store(path):
         return (from_telemetry(read(path), source=str(path)),)
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv"):
         return table.read_csv(path)
@@ -66,13 +66,12 @@ def from_telemetry(telemetry: Telemetry, *, source: str = "") -> NormSeries:
         max_norm_in_force=float(in_force[-1]) if len(in_force) else None,
         source=source,
         optimizer=str(telemetry.header.get("optimizer") or ""),
+        n_parameters=_count(telemetry.header.get("parameters")),
     )
 
 
-def _is_store(folder: Path) -> bool:
-    inner = folder / layout.FOLDER
-    store = inner if inner.is_dir() else folder
-    return bool(layout.files(store)) or (store / layout.HEADER).exists()
+def _count(fact: Scalar) -> int | None:
+    return fact if isinstance(fact, int) and fact > 0 else None
 
 
 def _aligned(series: Series, steps: Ints) -> Floats:

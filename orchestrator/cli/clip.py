@@ -1,0 +1,144 @@
+"""The verb propose-clip: on norms somebody already has, or on a campaign, whose pilot it runs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator.cli.campaigns import read_campaign, read_record
+from orchestrator.errors import OrchestratorError
+
+if TYPE_CHECKING:
+    from orchestrator.cli.campaigns import Verbs
+    from orchestrator.clip_nouns import NormSeries
+
+
+def add_verb(verbs: Verbs) -> None:
+    """Add the verb to the command line."""
+    summary = "a max_norm from the gradient norms of an unclipped pilot"
+    sub = verbs.add_parser("propose-clip", help=summary, description=summary)
+    sub.add_argument(
+        "tokens",
+        nargs="+",
+        metavar="PATH|TOKEN",
+        help="CSV with step,loss,lr,grad_norm, trainer_state.json, a trial's or a campaign's "
+        "folder, mlflow:RUN_ID (several: seeds of one recipe); or conf=exp.yaml [key=value ...], "
+        "which runs the unclipped pilot",
+    )
+    sub.add_argument("--json", action="store_true", help="print one JSON object, write no plots")
+    sub.add_argument("--optimizer", metavar="NAME", help="as in torch.optim: SGD, AdamW, ...")
+    sub.add_argument("--parameters", type=int, metavar="N", help="number of trained parameters")
+    sub.add_argument("--horizon", type=int, metavar="N", help="steps ahead to predict")
+    sub.add_argument("--current", type=float, metavar="X", help="the max_norm in force today")
+    sub.add_argument(
+        "--plan", type=Path, metavar="EXP.YAML", help="write the ablation that tests it"
+    )
+    sub.set_defaults(verb=propose_clip)
+
+
+def propose_clip(arguments: argparse.Namespace) -> None:
+    """`propose-clip PATH|conf=exp.yaml`: which `max_norm` to try, why, and what tests it."""
+    import numpy as np
+
+    from orchestrator.plan.clip import as_json, propose
+
+    asked = _asked(arguments.tokens, is_json=arguments.json)
+    proposal = propose(
+        asked.pilots,
+        optimizer=arguments.optimizer,
+        n_parameters=arguments.parameters,
+        horizon=arguments.horizon,
+        current=asked.current if arguments.current is None else arguments.current,
+        rng=np.random.default_rng(0),
+    )
+    planned = None
+    if arguments.plan is not None and proposal.recommendation != "refused":
+        from orchestrator.config.clip_plan import clip_plan
+
+        campaign = read_campaign([f"conf={arguments.plan}"])
+        planned = str(clip_plan(arguments.plan, campaign, proposal))
+    if arguments.json:
+        print(json.dumps(as_json(proposal), indent=1, allow_nan=False))
+        return
+    from orchestrator.report.clip_figures import write_plots
+    from orchestrator.report.clip_text import show_proposal
+
+    pictures = write_plots(proposal, asked.plots)
+    show_proposal(proposal, pictures, asked=arguments.tokens, planned=planned)
+
+
+# --- input ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the command line names: pilots, where their plots go, and the threshold in force."""
+
+    pilots: Sequence[NormSeries]
+    plots: Path
+    current: float | None = None
+
+
+def _asked(tokens: Sequence[str], *, is_json: bool) -> _Asked:
+    if any(token.startswith("conf=") for token in tokens):
+        return _of_campaign(tokens, is_json=is_json)
+    found = [_of_source(token) for token in tokens]
+    pilots = [series for asked in found for series in asked.pilots]
+    return _Asked(pilots, found[0].plots)
+
+
+def _of_campaign(tokens: Sequence[str], *, is_json: bool) -> _Asked:
+    """The campaign's pilot, which is run as far as the ledger does not know it."""
+    campaign = read_campaign(tokens)
+    from orchestrator import campaign as campaigns
+    from orchestrator.plan.clip import read_norms
+    from orchestrator.report import Display
+
+    with Display(sys.stderr if is_json else None) as display:
+        folders = campaigns.pilot(campaign, display)
+    present = next(f.baseline for f in campaign.factors if f.name == "clip")
+    is_on = isinstance(present, int | float) and bool(present)
+    return _Asked(
+        [series for folder in folders for series in read_norms(folder)],
+        Path(campaign.folder) / "clip",
+        float(present) if is_on else None,  # type: ignore[arg-type]
+    )
+
+
+def _of_source(source: str) -> _Asked:
+    """Norms that are there: of a file, a trial, an MLflow run, or a campaign's last baseline."""
+    from orchestrator.ledger import FILE
+    from orchestrator.plan.clip import from_telemetry, read_norms
+
+    if source.startswith("mlflow:"):
+        from orchestrator import track
+        from orchestrator.telemetry import readers
+
+        points, params = track.histories(source.removeprefix("mlflow:"))
+        log = readers.from_histories(source, points, params=params)
+        return _Asked(
+            [from_telemetry(log.telemetry, source=source)], Path(f"{source.replace(':', '-')}-clip")
+        )
+    path = Path(source)
+    if not (path / FILE).is_file():
+        return _Asked(read_norms(path), _beside(path))
+    record, _ = read_record([source])
+    trials = [
+        trial
+        for turn in record.rounds[-1:]
+        for trial, outcome in record.of(turn.baseline, turn.seeds)
+        if outcome.status.is_result
+    ]
+    if not trials:
+        raise OrchestratorError(f"{path}: no trial of the baseline has ended.", "run it first")
+    return _Asked([s for t in trials for s in read_norms(Path(t.folder))], path / "clip")
+
+
+def _beside(path: Path) -> Path:
+    """Where the plots of a record go."""
+    return path / "clip" if path.is_dir() else path.with_name(f"{path.stem}-clip")
