@@ -1,0 +1,107 @@
+"""`propose-clip conf=exp.yaml`: the pilot it runs, once; and runs that MLflow knows."""
+
+import json
+
+import numpy as np
+import pytest
+
+from orchestrator import track
+from orchestrator.cli import main
+from orchestrator.record import load
+
+PROGRAM = """
+import os
+from pathlib import Path
+import numpy as np
+from orchestrator.telemetry import Writer
+
+def main(cfg):
+    if cfg.fault:
+        raise RuntimeError("no data")
+    with open("starts", "a") as starts:
+        print(cfg.seed, cfg.clip, file=starts)
+    rng = np.random.default_rng(cfg.seed)
+    steps = np.arange(900)
+    norms = np.exp(0.05 * cfg.seed + 0.25 * rng.standard_normal(900))
+    norms[[300, 500, 700]] *= 40
+    if cfg.clip is not None:
+        norms = np.minimum(norms, cfg.clip)
+    folder = Path(os.environ["ORCHESTRATOR_TRIAL_FOLDER"], "telemetry")
+    writer = Writer(folder, {"optimizer": "SGD"})
+    for name, values in (("grad_norm", norms), ("train/loss", 0.3 + 2 * np.exp(-steps / 200))):
+        writer.write_logged(steps, [name] * 900, values)
+    writer.close({"steps": 900})
+    return 0.3
+"""
+EXP = """
+train: {{call: toy_norms.main, config: {{clip: {clip}, fault: false, seed: 0}}}}
+factors: {{clip: clip}}
+metric: {{name: val/loss, direction: min}}
+tracking_uri: null
+"""
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch):
+    """From the baseline's clip setting to the words that ask for its pilot."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toy_norms.py").write_text(PROGRAM)
+
+    def written(clip="1.0", *tokens):
+        (tmp_path / "exp.yaml").write_text(EXP.format(clip=clip))
+        return ["propose-clip", "conf=exp.yaml", "hydra/launcher=basic", *tokens]
+
+    return written
+
+
+def test_the_pilot_runs_without_clipping_once_and_on_several_seeds(asked, tmp_path, capsys):
+    assert main([*asked(), "--json"]) == 0
+    first = capsys.readouterr()
+    told = json.loads(first.out)
+    assert (told["recommendation"], told["n_steps"]) == ("clip", 2700)
+    assert "pilot without clipping x 3 seeds" in first.err
+    assert (tmp_path / "starts").read_text().split() == ["0", "None", "1", "None", "2", "None"]
+    assert main([*asked(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == told
+    assert len((tmp_path / "starts").read_text().splitlines()) == 3
+    arms = {t.arm for t in load(tmp_path / "runs" / tmp_path.name).trials.values()}
+    assert arms == {"clip=none"}
+
+
+def test_the_setting_in_force_is_shown_beside_and_the_next_command_tests_it(asked, capsys):
+    assert main([*asked("1.0"), "--plan", "exp.yaml"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert "present 1 " in told
+    assert "run conf=exp-clip.yaml" in told
+
+
+def test_a_baseline_that_does_not_clip_is_its_own_pilot(asked, tmp_path):
+    assert main([*asked("null"), "--json"]) == 0
+    trials = load(tmp_path / "runs" / tmp_path.name).trials.values()
+    assert {(t.arm, t.overrides) for t in trials} == {("baseline", ())}
+
+
+@pytest.mark.parametrize(
+    ("token", "words"),
+    [
+        ("train.config.fault=true", "no data"),
+        ("~factors.clip", "factors is empty"),
+        ("budget.trials=2", "budget.trials=2"),
+    ],
+)
+def test_a_pilot_that_cannot_be_run_is_told(asked, capsys, token, words):
+    assert main(asked("null", token)) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_run_of_mlflow_is_read(monkeypatch, tmp_path, capsys):
+    norms = np.exp(0.25 * np.random.default_rng(1).standard_normal(900))
+    norms[[300, 500, 700]] *= 40
+    points = {
+        "grad_norm": [(0.0, i, v) for i, v in enumerate(norms.tolist())],
+        "loss": [(0.0, i, 0.3 + 2 * float(np.exp(-i / 200))) for i in range(900)],
+    }
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(track, "histories", lambda run_id: (points, {"optimizer": "SGD"}))
+    assert main(["propose-clip", "mlflow:0123", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["spikes"] == [300, 500, 700]
