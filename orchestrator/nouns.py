@@ -92,6 +92,19 @@ class Policy(Enum):
     OPTIMISE = "optimise"
 
 
+class Level(Enum):
+    """How much a trial records, each level more than the one before (docs/monitoring.md).
+
+    OFF: what the program logs. NORMS: numbers of each optimizer step. DEFAULT: layers too, on
+    sampled steps. FULL: whatever can be known.
+    """
+
+    OFF = "off"
+    NORMS = "norms"
+    DEFAULT = "default"
+    FULL = "full"
+
+
 # --- the question -----------------------------------------------------------------------------
 
 
@@ -186,6 +199,14 @@ class Protocol:
 
 
 @dataclass(frozen=True, slots=True)
+class Monitoring:
+    """How much the trials record: `level`, and each layer on every `every`-th optimizer step."""
+
+    level: Level = Level.DEFAULT
+    every: int = 10
+
+
+@dataclass(frozen=True, slots=True)
 class Campaign:
     """One question about one training program, as read from exp.yaml and frozen on disk.
 
@@ -205,6 +226,7 @@ class Campaign:
     workers: int = 1
     tracking_uri: str | None = None
     skip_rules: tuple[str, ...] = ()
+    monitor: Monitoring = Monitoring()
 
 
 # --- what a trial recorded ----------------------------------------------------------------------

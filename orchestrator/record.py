@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from enum import Enum
 from itertools import count, takewhile
 from pathlib import Path
 from typing import TypeVar
@@ -151,4 +152,8 @@ def _changes(old: object, new: object, prefix: str = "") -> list[str]:
         names = [f.name for f in dataclasses.fields(old) if f.name not in FREE_FIELDS]
         pairs = [(getattr(old, n), getattr(new, n), f"{prefix}.{n}".lstrip(".")) for n in names]
         return [change for a, b, name in pairs for change in _changes(a, b, name)]
-    return [] if old == new else [f"{prefix} was {old!r} and is now {new!r}"]
+    return [] if old == new else [f"{prefix} was {_said(old)} and is now {_said(new)}"]
+
+
+def _said(value: object) -> str:
+    return str(value.value) if isinstance(value, Enum) else repr(value)

@@ -170,8 +170,9 @@ def test_a_metric_that_is_never_logged_names_the_nearest(exp):
 
 def test_a_folder_that_belongs_to_another_campaign_is_refused_with_the_difference(exp):
     run(exp, "train.config.dropout=0.5")
-    said = run(exp, "train.config.dropout=0.5", "protocol.looks=[5]", code=2)
+    said = run(exp, "train.config.dropout=0.5", "protocol.looks=[5]", "monitor.level=full", code=2)
     assert "protocol.looks was (4,) and is now (5,)" in said
+    assert "monitor.level was default and is now full" in said
     (exp.parent / "toy.py").write_text(TOY.read_text() + "\n\nMORE = 1\n")
     assert "training.code" in run(exp, "train.config.dropout=0.5", code=2)
 
@@ -195,8 +196,8 @@ def test_a_budget_that_cannot_pay_for_the_next_stage_ends_the_campaign_honestly(
 
 
 def test_plan_status_report_and_explain_tell_without_running(exp):
-    said = run(exp, verb="plan")
-    for words in ("dropout=0.4", "dropout: 0 → 0.4", "trials"):
+    said = run(exp, "monitor.level=norms", verb="plan")
+    for words in ("dropout=0.4", "dropout: 0 → 0.4", "trials", "monitor.level=norms"):
         assert words in said
     assert not (exp.parent / "campaign").exists()
     assert "no campaign" in run(exp, verb="status", code=2)

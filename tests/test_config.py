@@ -5,7 +5,7 @@ import pytest
 
 from orchestrator.config import parse_tokens, read, whereabouts
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Campaign, Direction, Factor, Policy
+from orchestrator.nouns import Campaign, Direction, Factor, Level, Monitoring, Policy
 
 GOOD = """
 train:
@@ -70,6 +70,22 @@ def test_the_command_line_beats_the_file_and_a_chosen_group_beats_it_too(exp):
     fixed = campaign(f"conf={exp}", "protocol=quick", "protocol.looks=[4]")
     assert fixed.protocol.looks == (4,)
     assert "epochs: 2" in campaign(f"conf={exp}", "train.config.epochs=2").training.config
+
+
+@pytest.mark.parametrize("level", ["off", "norms", "default", "full"])
+def test_a_level_of_monitoring_is_chosen_in_the_file_or_on_the_command_line(exp, level):
+    assert campaign(f"conf={exp}").monitor == Monitoring(Level.DEFAULT, 10)
+    assert campaign(f"conf={exp}", f"monitor.level={level}").monitor == Monitoring(Level(level), 10)
+    exp.write_text(GOOD + f"monitor: {{level: {level}, every: 50}}\n")
+    assert campaign(f"conf={exp}").monitor == Monitoring(Level(level), 50)
+
+
+def test_a_wrong_level_names_the_nearest(exp):
+    exp.write_text(GOOD + "monitor: {level: norm, evry: 3}\n")
+    said = complaint(f"conf={exp}")
+    assert "monitor.level='norm'" in said
+    assert "did you mean 'norms'?" in said
+    assert "unknown key monitor.evry (value 3)" in said
 
 
 def test_whoever_writes_seeds_in_the_file_is_told_of_looks(exp):

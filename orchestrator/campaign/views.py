@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator import launch, plan, report, track
 from orchestrator.campaign.measured import read_telemetry
 from orchestrator.ledger import FILE
-from orchestrator.nouns import Campaign, Record
+from orchestrator.nouns import Campaign, Monitoring, Record
 from orchestrator.record import load
 
 
@@ -20,8 +20,16 @@ def preview(campaign: Campaign, display: report.Display) -> None:
     planned = next((r.plan for r in reversed(rounds) if r.plan), None)
     if planned is None:
         planned = plan.freeze(plan.foresee(campaign), campaign.training, resolve)
-    told = plan.cost(planned, campaign, None), plan.reach(planned, campaign, None)
-    display.plan(planned, "\n".join(told).rstrip())
+    told = plan.cost(planned, campaign, None), plan.reach(planned, campaign, None), _kept(campaign)
+    display.plan(planned, "\n".join(filter(None, told)))
+
+
+def _kept(campaign: Campaign) -> str:
+    """How much the trials will record, where it is not what they record by default."""
+    chosen = campaign.monitor
+    if chosen == Monitoring():
+        return ""
+    return f"Recorded: monitor.level={chosen.level.value}, layers every {chosen.every} steps."
 
 
 def publish(record: Record, display: report.Display | None = None) -> None:

@@ -50,6 +50,10 @@ def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
     positive |= {f"protocol.{k}": protocol[k] for k in ("max_ablations", "max_hypotheses")}
     if config.workers is not None:
         positive["workers"] = config.workers
+    if config.monitor.every < 1:
+        yield OrchestratorError(
+            f"monitor.every={config.monitor.every}.", "give a number of optimizer steps, 1 or more"
+        )
     for key, value in positive.items():
         if value <= 0:
             yield OrchestratorError(f"{key}={value}: nothing could be run.", f"set {key} above 0")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, EnumNode, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from orchestrator.config.schema import CampaignConfig, field_names
@@ -114,6 +115,9 @@ def _load(path: Path) -> dict[str, Any]:
         raise OrchestratorError(
             f"{path} is not a mapping of keys.", "begin with train:, factors: and metric:"
         )
+    monitor = loaded.get("monitor")
+    if isinstance(monitor, dict) and monitor.get("level") is False:
+        monitor["level"] = "off"  # which YAML reads as a boolean
     return {str(k): v for k, v in loaded.items()}
 
 
@@ -153,7 +157,16 @@ def _refused(schema: DictConfig, key: str, value: Any) -> Iterator[OrchestratorE
         OmegaConf.update(schema, key, value)
     except OmegaConfBaseException as error:
         text = str(error).splitlines()[0]
-        yield OrchestratorError(f"{key}={value!r}: {text}", "give a value of that kind")
+        kind = _kind(schema, key)
+        remedy = nearest(str(value), kind.__members__) if kind else "give a value of that kind"
+        yield OrchestratorError(f"{key}={value!r}: {text}", remedy)
+
+
+def _kind(schema: DictConfig, key: str) -> type[Enum] | None:
+    """The Enum that the value of `key` is one of, if it is."""
+    parent, _, name = key.rpartition(".")
+    node = (OmegaConf.select(schema, parent) if parent else schema)._get_node(name)
+    return node.enum_type if isinstance(node, EnumNode) else None
 
 
 def _unknown_overrides(overrides: Sequence[str]) -> Iterator[OrchestratorError]:

@@ -12,6 +12,7 @@ from omegaconf import MISSING
 # OmegaConf reads an Enum by its members' names, and a user writes `min`, not `MIN`.
 Direction = Enum("Direction", {"min": "min", "max": "max"})
 Scale = Enum("Scale", {"log": "log", "linear": "linear"})
+Level = Enum("Level", {"off": "off", "norms": "norms", "default": "default", "full": "full"})
 Policy = Enum("Policy", {"product": "product", "optimise": "optimise"})
 Role = Enum("Role", {"scientific": "scientific", "nuisance": "nuisance", "fixed": "fixed"})
 
@@ -75,6 +76,14 @@ class ProtocolConfig:
 
 
 @dataclass
+class MonitorConfig:
+    """See nouns.Monitoring; values in conf/base.yaml."""
+
+    level: Level = MISSING
+    every: int = MISSING
+
+
+@dataclass
 class CampaignConfig:
     """Everything exp.yaml may say."""
 
@@ -86,6 +95,7 @@ class CampaignConfig:
     metric: MetricConfig = field(default_factory=MetricConfig)
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     protocol: ProtocolConfig = field(default_factory=ProtocolConfig)
+    monitor: MonitorConfig = field(default_factory=MonitorConfig)
     launcher: str = MISSING
     workers: int | None = None
     tracking_uri: str | None = None

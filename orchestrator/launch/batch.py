@@ -207,6 +207,8 @@ def _job(campaign: Campaign, trial: Trial) -> Job:
         metric=campaign.metric.name,
         workers=1 if campaign.launcher in WHOLE_MACHINE else campaign.workers,
         limit_seconds=limit if is_ours else None,
+        level=campaign.monitor.level.value,
+        every=campaign.monitor.every,
     )
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.launch.files import Job
-from orchestrator.telemetry.layout import FOLDER_VARIABLE
+from orchestrator.telemetry.layout import EVERY_VARIABLE, FOLDER_VARIABLE, LEVEL_VARIABLE
 
 
 @contextmanager
@@ -26,6 +26,8 @@ def surroundings(job: Job, folder: Path) -> Iterator[None]:
     """Seeds, threads, environment and module search path of the trial in the block."""
     with _process(), _modules(job.training.folder), _generators():
         os.environ[FOLDER_VARIABLE] = str(folder)
+        os.environ[LEVEL_VARIABLE] = job.level
+        os.environ[EVERY_VARIABLE] = str(job.every)
         seed(job.trial.seed, threads=max(1, cores() // job.workers))
         yield
 

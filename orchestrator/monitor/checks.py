@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
-from orchestrator.errors import OrchestratorError, collect
+from orchestrator.errors import OrchestratorError, collect, nearest
+from orchestrator.nouns import Level, Monitoring
+from orchestrator.telemetry.layout import EVERY_VARIABLE, LEVEL_VARIABLE
 
 
 def model_and_optimizers(
@@ -64,13 +66,27 @@ def _optimizer_mistakes(
     return mistakes
 
 
-def interval(every: int) -> int:
-    """`every`, if it is a number of steps."""
+def monitoring(
+    level: str | None, every: int | str | None, environment: Mapping[str, str]
+) -> Monitoring:
+    """How much to record: what is given, else what the campaign says in the environment."""
+    if level is None:
+        level = environment.get(LEVEL_VARIABLE, Monitoring().level.value)
+    if every is None:
+        every = environment.get(EVERY_VARIABLE, Monitoring().every)
+        every = int(every) if isinstance(every, str) and every.isdecimal() else every
+    levels = [each.value for each in Level]
+    mistakes = []
+    if level not in levels:
+        mistakes.append(OrchestratorError(f"watch: level={level!r}", nearest(str(level), levels)))
     if isinstance(every, bool) or not isinstance(every, Integral) or every < 1:
-        raise OrchestratorError(
-            f"watch: every={every!r}", "give a number of optimizer steps, 1 or more"
+        mistakes.append(
+            OrchestratorError(
+                f"watch: every={every!r}", "give a number of optimizer steps, 1 or more"
+            )
         )
-    return int(every)
+    collect(mistakes)
+    return Monitoring(Level(level), int(every))
 
 
 def step(value: int, name: str, last: int) -> int:

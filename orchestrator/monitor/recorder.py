@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from orchestrator.monitor import facts
 from orchestrator.monitor.buffer import Buffer, StepRow, Value
 from orchestrator.monitor.probe import Probe
+from orchestrator.nouns import Level, Monitoring
 from orchestrator.telemetry import Writer, recordings
 
 _EARLY_STEPS, _EARLY_EVERY = 60, 2
@@ -58,14 +59,20 @@ class Recorder:
     """
 
     def __init__(
-        self, model: nn.Module, optimizers: Sequence[Optimizer], every: int, folder: Path
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        monitoring: Monitoring,
+        folder: Path,
     ) -> None:
         names = facts.parameter_names(model)
         self.model = model
         self.folder = folder
         self.is_open = True
         self.has_failed = False
-        self._every = every
+        self._every = monitoring.every
+        self._sees_norms = monitoring.level is not Level.OFF
+        self._sees_layers = monitoring.level in (Level.DEFAULT, Level.FULL)
         self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
         self._is_sharded = any(hasattr(parameter, "full_tensor") for parameter in names)
         self._first: int | None = None
@@ -75,7 +82,9 @@ class Recorder:
         self._clip: tuple[Tensor, float] | None = None
         self._norms: list[Tensor] = []
         self._stepped: set[int] = set()
-        self._buffer = Buffer(Writer(folder, facts.header(model, optimizers, names)))
+        header = facts.header(model, optimizers, names)
+        header |= {"monitor_level": monitoring.level.value, "monitor_every": monitoring.every}
+        self._buffer = Buffer(Writer(folder, header))
         self._close_buffer = weakref.finalize(self, _close, self._buffer)
         self._hooks = [
             *(optimizer.register_step_pre_hook(self._before_step) for optimizer in optimizers),
@@ -105,7 +114,7 @@ class Recorder:
     def see_clip(self, norm: Tensor, max_norm: float) -> None:
         """Keep the total norm of the gradients, which are still whole and about to be clipped."""
         self._begin()
-        if self._is_sharded:  # reading the norm would wait for the other ranks
+        if self._is_sharded or not self._sees_norms:  # reading it would wait for the other ranks
             return
         self._clip = norm.detach().clone(), max_norm
         if self._is_sampled():
@@ -158,7 +167,7 @@ class Recorder:
 
     def _see_gradients(self, probe: Probe) -> None:
         """Where `clip_grad_norm_` was called, it has seen them, and before they were clipped."""
-        if self._clip is not None or self._is_sharded:
+        if self._clip is not None or self._is_sharded or not self._sees_norms:
             return
         norms = probe.gradient_norms()
         if norms is not None:
@@ -173,7 +182,7 @@ class Recorder:
     def _is_sampled(self) -> bool:
         is_early = self._first is not None and self._step - self._first < _EARLY_STEPS
         every = min(self._every, _EARLY_EVERY) if is_early else self._every
-        return self._step % every == 0 and not self._is_sharded
+        return self._sees_layers and self._step % every == 0 and not self._is_sharded
 
     @_guarded
     def _end_last_step(self) -> None:
@@ -182,6 +191,17 @@ class Recorder:
 
     def _end_step(self) -> None:
         now = time.perf_counter()
+        if self._sees_norms:
+            self._add_step(now)
+        self._step += 1
+        self._clip = None
+        self._norms.clear()
+        self._stepped.clear()
+        self._buffer.facts["steps"] = self._step
+        if self._buffer.is_due(now):
+            self._buffer.flush()
+
+    def _add_step(self, now: float) -> None:
         groups = (g for probe in self._probes.values() for g in probe.optimizer.param_groups)
         lr = tuple(_value(group.get("lr", math.nan)) for group in groups)
         norms, max_norm = tuple(self._norms), None
@@ -189,20 +209,12 @@ class Recorder:
             norms, max_norm = (self._clip[0],), self._clip[1]
         self._buffer.add_step(StepRow(self._step, now - self._ended_at, lr, norms, max_norm))
         self._ended_at = now
-        self._step += 1
-        self._clip = None
-        self._norms.clear()
-        self._stepped.clear()
-        self._note(max_norm)
-        if self._buffer.is_due(now):
-            self._buffer.flush()
+        self._note("optimizer" if self._clip is None else "unclipped")
 
-    def _note(self, max_norm: float | None) -> None:
+    def _note(self, seen: str) -> None:
         """Which norm was seen: before clipping, or what the optimizer got, clipped or not."""
-        now = "optimizer" if max_norm is None else "unclipped"
-        before = self._buffer.facts.get("grad_norm_seen", now)
-        self._buffer.facts["grad_norm_seen"] = now if before == now else "mixed"
-        self._buffer.facts["steps"] = self._step
+        before = self._buffer.facts.get("grad_norm_seen", seen)
+        self._buffer.facts["grad_norm_seen"] = seen if before == seen else "mixed"
 
 
 def _close(buffer: Buffer) -> None:

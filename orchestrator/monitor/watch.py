@@ -22,18 +22,21 @@ def watch(
     model: nn.Module,
     optimizer: Optimizer | Sequence[Optimizer],
     *,
-    every: int = 10,
+    level: str | None = None,
+    every: int | None = None,
     folder: Path | None = None,
 ) -> Monitor:
     """The monitor of a training; it records if this is a trial of a campaign, or `folder` is given.
 
-    `every` is how many optimizer steps lie between two measurements of each layer. Telemetry is
-    written to `telemetry/` in `folder`, which is the trial's in a campaign. The training itself is
-    never changed: same weights bit for bit, no random number drawn, no error of ours raised into it
-    (recording ends with one warning instead). Of a distributed training, rank 0 records.
+    `level` is how much it records, off, norms, default or full; `every` is how many optimizer steps
+    lie between two measurements of each layer. Left out, they are what the campaign says in
+    `monitor: {level, every}`. Telemetry is written to `telemetry/` in `folder`, which is the
+    trial's in a campaign. The training itself is never changed: same weights bit for bit, no random
+    number drawn, no error of ours raised into it (recording ends with one warning instead). Of a
+    distributed training, rank 0 records.
     """
     optimizers = checks.model_and_optimizers(model, optimizer)
-    every = checks.interval(every)
+    wanted = checks.monitoring(level, every, os.environ)
     trial = folder or os.environ.get(FOLDER_VARIABLE)
     if not trial or _rank() != 0:
         return Monitor(model, None)
@@ -46,7 +49,7 @@ def watch(
                 "close() that one first; for several models give one nn.ModuleList of them and "
                 "all their optimizers",
             )
-    return Monitor(model, Recorder(model, optimizers, every, place))
+    return Monitor(model, Recorder(model, optimizers, wanted, place))
 
 
 class Monitor:

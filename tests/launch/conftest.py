@@ -52,7 +52,7 @@ class Bench:
             protocol=Protocol(0.05, (3,), 3, 3, 10, 2),
             workers=2,
         )
-        names = {"launcher", "launcher_overrides", "workers"}
+        names = {"launcher", "launcher_overrides", "workers", "monitor"}
         self.campaign = replace(campaign, **{k: v for k, v in changes.items() if k in names})
 
     def trial(self, overrides: Overrides = (), seed: int = 1) -> Trial:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import launch
-from orchestrator.nouns import Status
+from orchestrator.nouns import Level, Monitoring, Status
 
 LAUNCHERS = ["basic", "joblib", "isolated"]
 
@@ -37,7 +37,12 @@ PROGRAM = """
             return float("nan")
         if config.mode == "silent":
             return None
-        return {"val/loss": config.lr + config.seed, "draw": random.random() + numpy.random.rand()}
+        return {
+            "val/loss": config.lr + config.seed,
+            "draw": random.random() + numpy.random.rand(),
+            "is_full": os.environ["ORCHESTRATOR_MONITOR_LEVEL"] == "full",
+            "every": int(os.environ["ORCHESTRATOR_MONITOR_EVERY"]),
+        }
 """
 
 CONFIG = "{lr: 0.1, mode: fine, text: plain, flag: false}"
@@ -80,9 +85,14 @@ class TestEveryLauncher:
 
     def test_a_trial_is_the_same_again(self, bench, launcher):
         """Seeds hold for every generator, and nothing leaks from the trial before."""
-        it = bench(PROGRAM, CONFIG, launcher=launcher)
+        monitor = Monitoring(Level.FULL, every=7)
+        it = bench(PROGRAM, CONFIG, launcher=launcher, monitor=monitor)
         trials = [it.trial((), 3), it.trial((("lr", 0.2),), 3), it.trial((("lr", 0.3),), 3)]
-        assert len({outcome.metrics["draw"] for outcome in it.run(*trials)}) == 1
+        outcomes = it.run(*trials)
+        assert len({outcome.metrics["draw"] for outcome in outcomes}) == 1
+        assert {(o.metrics["is_full"], o.metrics["every"]) for o in outcomes} == {(1, 7)}
+        quiet = bench(PROGRAM, CONFIG, launcher=launcher)
+        assert quiet.trial((), 3).identity == trials[0].identity
 
     def test_what_is_recorded_is_read_and_not_run(self, bench, launcher):
         it = bench(PROGRAM, CONFIG, launcher=launcher)

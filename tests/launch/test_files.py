@@ -12,6 +12,8 @@ JOB = Job(
     metric="val/loss",
     workers=2,
     limit_seconds=1.5,
+    level="norms",
+    every=50,
 )
 
 

@@ -5,8 +5,9 @@ import torch
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """No campaign around the test, one thread, one stream of random numbers."""
-    for name in ("ORCHESTRATOR_TRIAL_FOLDER", "RANK"):
-        monkeypatch.delenv(name, raising=False)
+    for name in ("TRIAL_FOLDER", "MONITOR_LEVEL", "MONITOR_EVERY"):
+        monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
+    monkeypatch.delenv("RANK", raising=False)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)

@@ -73,6 +73,8 @@ def test_the_header_says_what_is_trained(tmp_path):
         "frozen": "old.weight,old.bias",
         "precision": "float32",
         "device": "cpu",
+        "monitor_level": "default",
+        "monitor_every": 10,
     }
     monitor.close()
 
