@@ -37,7 +37,7 @@ def seeds_run(found: Record, arm: str) -> list[int]:
     return sorted(t.seed for t in found.trials.values() if t.arm == arm)
 
 
-def test_a_clear_effect_stops_at_the_first_look_and_costs_fewer_trials_than_ten_seeds(exp):
+def test_a_clear_effect_stops_at_the_first_look(exp):
     said = run(exp)
     found = record(exp)
     (result,) = found.rounds[0].results
@@ -51,11 +51,6 @@ def test_a_clear_effect_stops_at_the_first_look_and_costs_fewer_trials_than_ten_
     for words in ("Look 1 of 4 (3 seeds, level 0.0045)", "3 to 10 baseline, 6 to 20 screening"):
         assert words in said
     assert len(found.trials) == 3 * 3 + 2 * 5 + 2 * 4
-    shutil.rmtree(exp.parent / "campaign")
-    run(exp, "protocol.looks=[10]", "protocol.confirm_seeds=10")
-    fixed = record(exp)
-    assert fixed.headline.final.overrides == found.headline.final.overrides
-    assert len(fixed.trials) == 3 * 10 + 2 * 10 + 2 * 4
 
 
 def test_an_arm_without_effect_is_dropped_and_told_why(exp):
@@ -82,7 +77,7 @@ def table(found: Record) -> list[tuple]:
 
 def test_a_run_killed_between_looks_resumes_to_the_same_table(exp):
     levels(exp, 0.003)
-    slow = "train.config.seconds=0.2"
+    slow = "train.config.seconds=0.1"  # time to be killed
     run(exp, slow)
     undisturbed, done = table(record(exp)), steps(exp)
     assert sum("look/" in s for s in done) == 4
