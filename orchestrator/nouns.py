@@ -351,7 +351,8 @@ class Plan:
 
     `seeds` are those of the last look, of which the look at n takes the first n; `looks` empty
     means one look at all of them. `confirm_seeds` are the most a confirmation may take,
-    `confirm_from` the fewest (0: all of them).
+    `confirm_from` the fewest (0: all of them). `delta` is the metric's, or the default from the
+    baseline's earlier seeds where the user named none and there are enough.
     """
 
     round: int
@@ -365,6 +366,7 @@ class Plan:
     notes: tuple[str, ...] = ()
     looks: tuple[int, ...] = ()
     confirm_from: int = 0
+    delta: float | None = None
 
     def page_of(self, ablation: Ablation) -> str:
         """The name of an ablation's page: rounds may test a factor again under the same name."""

@@ -11,9 +11,12 @@ for a rate, normal for a mean. The tables in docs/statistics.md are this program
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+from unittest import mock
 
 import numpy as np
 from bench_statistics import ALPHA, look, table
@@ -25,6 +28,8 @@ from rich.table import Table
 from orchestrator.compare import compare
 from orchestrator.decide import at_look, candidate, confirmed, confirming_seeds
 from orchestrator.nouns import AblationResult, Call, Direction, Floats, Look, Metric, Support
+from orchestrator.stats import blocks, guarded
+from orchestrator.stats.blocks import moments, paired_differences
 
 LOOKS = (3, 5, 7, 10)
 METRIC = Metric("score", Direction.MAX, delta=0.5)
@@ -35,17 +40,21 @@ ABLATIONS, ARMS = 6, 3
 
 @dataclass(frozen=True, slots=True)
 class Screening:
-    """One ablation of `k` arms, of which the first is better by `gain`; expected (rate, runs)."""
+    """One ablation of `k` arms, of which the first is better by `gain`; expected (rate, runs).
+
+    Unguarded, as the expected figures were: neither the pool's mean variance nor outliers guard.
+    """
 
     k: int
     gain: float
     rate: str
     runs: str
+    is_guarded: bool = True
 
     @property
     def name(self) -> str:
         what = f"power, gain {self.gain:g} SD" if self.gain else "false better"
-        return f"ablation, k={self.k}: {what}"
+        return f"{'' if self.is_guarded else 'unguarded '}ablation, k={self.k}: {what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +104,11 @@ CAMPAIGNS = (
     Whole(LOOKS, None, 6, "", ""),
 )
 
+UNGUARDED = (
+    Screening(2, 1.0, "0.64", "21.9", is_guarded=False),
+    Screening(4, 1.0, "0.56", "33.2", is_guarded=False),
+)
+
 
 def screened(values: Floats, looks: tuple[int, ...], alpha_screen: float) -> tuple[Look, int]:
     """The last look at `values` [k + 1, seeds], and how many runs it took to get there."""
@@ -116,9 +130,25 @@ def screened(values: Floats, looks: tuple[int, ...], alpha_screen: float) -> tup
     raise AssertionError("the last look ends every arm")
 
 
+@contextmanager
+def unguarded() -> Iterator[None]:
+    """In the block v_j = max(2 sigma^2, s_j^2), over all arms."""
+    whole = guarded.look
+
+    def look(values: Floats, *given: Any, **named: Any) -> guarded.Look:
+        at = whole(values, *given, **named)
+        n, _, own = moments(paired_differences(values))
+        variance = np.maximum(own, 2 * at.pool.fit.variance)
+        return replace(at, variance=variance, se=np.sqrt(variance / n))
+
+    with mock.patch.object(guarded, "look", look), mock.patch.object(blocks, "OUTLIER_LEVEL", 0):
+        yield
+
+
 def screening(case: Screening, rng: np.random.Generator) -> tuple[float, float]:
     """Whether any arm (null) or the right one (gain) is called better, and the runs."""
-    last, runs = screened(table(rng, case.k, LOOKS[-1], gain=case.gain), LOOKS, ALPHA)
+    with nullcontext() if case.is_guarded else unguarded():
+        last, runs = screened(table(rng, case.k, LOOKS[-1], gain=case.gain), LOOKS, ALPHA)
     calls = [v.call is Call.BETTER for v in last.verdicts]
     return float(calls[0] if case.gain else any(calls)), runs
 
@@ -166,10 +196,15 @@ def measured(cases: list[tuple[int, Screening | Whole]], n: int) -> Iterator[tup
         )
 
 
-def main(arguments: list[str]) -> None:
-    n = int(arguments[0]) if arguments else 2_000
-    words = arguments[1:]
-    every = enumerate((*SCREENINGS, *CAMPAIGNS))
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("repetitions", nargs="?", type=int, default=2_000)
+    parser.add_argument("words", nargs="*", help="of the scenarios to run")
+    options = parser.parse_args()
+    n, words = options.repetitions, options.words
+    every = enumerate((*SCREENINGS, *CAMPAIGNS, *UNGUARDED))
     chosen = [(i, case) for i, case in every if all(w in case.name for w in words)]
     columns = ("scenario", "found", "95 % interval", "expected", "runs", "expected runs")
     shown = Table(*columns, title=f"{n} repetitions each")
@@ -179,4 +214,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -123,6 +123,7 @@ class _Loop:
                 hypotheses=hypotheses[:left],
                 telemetries=recorded,
                 spent=sum(1 for _ in self.ledger.steps(TRIAL)),
+                earlier=measured.earlier_scores(self.trials.record(), baseline, block),
             )
             drawn = dataclasses.replace(drawn, seeds=block)
             return plan.freeze(drawn, self.campaign.training, self._resolve)
@@ -195,7 +196,8 @@ class _Loop:
         self.trials.run(f"confirm {arm.name} on {len(seeds)} fresh seeds", [baseline, arm], seeds)
 
         def compute() -> Confirmation:
-            compared = self._compare(self.campaign.metric, baseline, [arm], seeds)
+            metric = measured.metric(self.trials.record(), planned)
+            compared = self._compare(metric, baseline, [arm], seeds)
             adopted, reason = decide.confirmed(compared)
             return Confirmation(result.ablation, arm, baseline, seeds, compared, adopted, reason)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Sequence
@@ -52,6 +53,20 @@ def compared(
         looks=looks,
         look=look_at(looks, seeds),
     )
+
+
+def metric(record: Record, planned: Plan) -> Metric:
+    """The campaign's metric with the delta that the round was planned with."""
+    asked = record.campaign.metric
+    return dataclasses.replace(asked, delta=planned.delta or asked.delta)
+
+
+def earlier_scores(record: Record, arm: Arm, block: tuple[int, ...]) -> list[float]:
+    """The arm's finite scores on every seed so far but those of the `block` to be compared."""
+    ran = (t.seed for t in record.trials.values() if t.overrides == arm.overrides)
+    seeds = tuple(sorted(set(ran) - set(block)))
+    values = compare.cells(record.of(arm, seeds), record.campaign.metric.name).values()
+    return [v for v in values if math.isfinite(v)]
 
 
 def mechanism(

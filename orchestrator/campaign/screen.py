@@ -54,7 +54,7 @@ def _look(trials: Trials, planned: Plan, ablation: Ablation, seeds: tuple[int, .
         done = looks_at(trials.ledger, planned.round, ablation)
         compared = measured.compared(
             trials.record(),
-            trials.campaign.metric,
+            measured.metric(trials.record(), planned),
             planned.baseline,
             ablation.arms,
             seeds,

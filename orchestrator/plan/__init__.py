@@ -2,6 +2,7 @@
 
 from orchestrator.plan.cost import cost
 from orchestrator.plan.levels import levels
+from orchestrator.plan.margin import default_delta
 from orchestrator.plan.preflight import diff, freeze
 from orchestrator.plan.reach import reach
 from orchestrator.plan.rounds import foresee, plan_round, unclipped
@@ -9,6 +10,7 @@ from orchestrator.plan.seeds import headline_seeds, seed_block
 
 __all__ = [
     "cost",
+    "default_delta",
     "diff",
     "foresee",
     "freeze",

@@ -21,6 +21,7 @@ from orchestrator.nouns import (
     Telemetry,
 )
 from orchestrator.plan.levels import Facts, levels
+from orchestrator.plan.margin import default_delta
 from orchestrator.plan.seeds import seed_block
 from orchestrator.plan.thresholds import proposed, unclipped_norms
 
@@ -42,10 +43,12 @@ def plan_round(
     hypotheses: Sequence[Hypothesis],
     telemetries: Sequence[Telemetry],
     spent: int | None = None,
+    earlier: Sequence[float] = (),
 ) -> Plan:
     """The ablations of round `number`: arms against `baseline`, each of them on every seed.
 
-    `telemetries` are the baseline's, `spent` the trials run so far (None: the baseline's alone).
+    `telemetries` are the baseline's, `spent` the trials run so far (None: the baseline's alone),
+    `earlier` its finite scores on seeds that this round does not compare.
     No product of factors: every arm differs from the baseline in one factor. At most
     `protocol.max_hypotheses` ablations, and only as many arms as `budget.trials` pays for together
     with a confirmation; what is left out is told in the notes.
@@ -54,7 +57,9 @@ def plan_round(
     drawn, notes = _ablations(campaign, baseline, hypotheses, facts)
     known = campaign.protocol.looks[0] if spent is None else spent
     kept, trimmed = _affordable(campaign, drawn, known)
-    return _plan(campaign, number, baseline, kept, [*notes, *trimmed])
+    delta, told = _margin(campaign, earlier)
+    planned = _plan(campaign, number, baseline, kept, [*notes, *trimmed, *told])
+    return replace(planned, delta=delta)
 
 
 def foresee(campaign: Campaign) -> Plan:
@@ -200,6 +205,19 @@ def _affordable(
     return kept, [note]
 
 
+def _margin(campaign: Campaign, earlier: Sequence[float]) -> tuple[float | None, list[str]]:
+    """The round's delta, and where it comes from if it is not the user's."""
+    named = campaign.metric.delta
+    found = default_delta(earlier) if named is None else None
+    if found is None:
+        return named, []
+    told = (
+        f"delta = {found:.3g} by default: 0.95 standard deviations of {len(earlier)} earlier "
+        "baseline seeds; metric.delta names another"
+    )
+    return found, [told]
+
+
 def _plan(
     campaign: Campaign,
     number: int,
@@ -220,4 +238,5 @@ def _plan(
         notes=tuple(notes),
         looks=protocol.looks,
         confirm_from=CONFIRMING[0] if protocol.confirm_seeds is None else 0,
+        delta=campaign.metric.delta,
     )

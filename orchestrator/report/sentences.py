@@ -24,6 +24,7 @@ from orchestrator.nouns import (
 )
 from orchestrator.report import words
 from orchestrator.stats import flags
+from orchestrator.stats.examples import example_noise
 
 
 def effect(comparison: Comparison, comparisons: Comparisons) -> str:
@@ -101,6 +102,7 @@ def arm(
         sign = 1 if metric.direction is Direction.MAX else -1
         worst = words.signed(sign * comparison.worst_seed_difference, words.places(comparisons))
         lines.append(f"Worst seed: {worst}{words.unit(metric)} to the baseline.")
+    lines += _limited_by_examples(comparison, comparisons)
     if comparison.n_diverged or comparison.n_only_baseline_diverged:
         lines.append(
             f"Diverged on {comparison.n_diverged} of {comparisons.seeds_of(comparison)} seeds, on "
@@ -115,6 +117,21 @@ def arm(
         if verdict.next_act and said not in (words.CONFIRMED, words.REFUTED, words.UNPROVEN):
             lines.append(words.sentence(f"Next: {verdict.next_act}"))
     return lines
+
+
+def _limited_by_examples(comparison: Comparison, comparisons: Comparisons) -> list[str]:
+    """Told where the examples that all seeds share may matter more than the seeds do."""
+    metric = comparisons.metric
+    noise = example_noise(comparison.mean, comparisons.baseline_mean, resolution=metric.resolution)
+    if noise is None or not noise.high > comparison.se:
+        return []
+    held = "is" if noise.low > comparison.se else "may be"
+    return [
+        f"The difference {held} limited by the validation set: its {1 / metric.resolution:.0f} "
+        f"examples, the same for every seed, add {noise.low:.2g} to {noise.high:.2g} (standard "
+        f"deviation) to the {comparison.se:.2g} of the seeds, so more seeds will not help much; "
+        "more examples would."
+    ]
 
 
 def answer(record: Record) -> str:

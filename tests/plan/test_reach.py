@@ -9,10 +9,15 @@ from orchestrator.stats.power import power
 from orchestrator.stats.sequential import levels
 
 
-def planned(campaign):
+def planned(campaign, delta=None):
     claim = Hypothesis("plateau", "lr", Move.UP, "", "", "train_loss", Move.DOWN)
+    metric = dataclasses.replace(campaign.metric, delta=delta)
     return plan_round(
-        campaign, number=1, baseline=Arm("baseline"), hypotheses=[claim], telemetries=[]
+        dataclasses.replace(campaign, metric=metric),
+        number=1,
+        baseline=Arm("baseline"),
+        hypotheses=[claim],
+        telemetries=[],
     )
 
 
@@ -37,14 +42,14 @@ def test_of_several_looks_the_last_is_told_at_its_own_level(campaign):
 
 
 def test_a_measured_spread_turns_it_into_the_metrics_unit(campaign):
-    metric = Metric("val/loss", Direction.MIN, unit="nat", delta=0.05)
+    metric = Metric("val/loss", Direction.MIN, unit="nat")
     asked = dataclasses.replace(campaign, metric=metric)
-    told = reach(planned(campaign), asked, 0.1)
+    told = reach(planned(campaign, delta=0.05), asked, 0.1)
     gains = [float(g) for g in re.findall(r"\(([\d.]+) nat", told)]
     sds = [float(g) for g in re.findall(r"([\d.]+) SD", told)]
     assert gains == pytest.approx([0.1 * s for s in sds], rel=0.06)
     assert "more than delta=0.05" in told
-    assert "delta" not in reach(planned(campaign), asked, 0.001)
+    assert "delta" not in reach(planned(campaign, delta=0.05), asked, 0.001)
 
 
 def test_a_plan_without_ablations_finds_nothing(campaign):

@@ -148,6 +148,21 @@ def test_at_one_of_several_looks_the_note_tells_look_and_level(record: Record) -
     assert "Decided at look 1 of 2 (3 seeds), level 0.018." in lines
 
 
+def test_an_accuracy_over_few_examples_says_that_more_seeds_will_not_help(record: Record) -> None:
+    compared = first(record)[0].comparisons
+    accuracy = dataclasses.replace(compared.metric, name="val/accuracy", resolution=1 / 100)
+    shared = dataclasses.replace(compared, metric=accuracy, baseline_mean=0.9)
+    arm = dataclasses.replace(compared.arms[0], mean=0.95, mean_difference=0.05, se=0.01)
+    told = " ".join(sentences.arm(arm, shared, None, ""))
+    # They differ on at least 5 of 100 examples: sqrt(0.05 / 100) = 0.022.
+    assert "is limited by the validation set: its 100 examples" in told
+    assert "add 0.022 to 0.039" in told
+    unsure = dataclasses.replace(arm, mean=0.9, mean_difference=0.0)
+    assert "may be limited" in " ".join(sentences.arm(unsure, shared, None, ""))
+    precise = dataclasses.replace(shared, metric=dataclasses.replace(accuracy, resolution=1e-6))
+    assert "limited" not in " ".join(sentences.arm(arm, precise, None, ""))
+
+
 def test_a_plan_with_looks_tells_the_fewest_and_the_most_trials() -> None:
     plan = dataclasses.replace(records.plan(), looks=(3, 5), confirm_from=5)
     table = tables.plan_table(plan)
