@@ -6,10 +6,21 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from orchestrator.errors import OrchestratorError
     from orchestrator.monitor import Monitor, generator, watch
+    from orchestrator.monitor.huggingface import HuggingFaceMonitor
+    from orchestrator.monitor.lightning import LightningMonitor
 
-__all__ = ["Monitor", "OrchestratorError", "generator", "watch"]
+__all__ = [
+    "HuggingFaceMonitor",
+    "LightningMonitor",
+    "Monitor",
+    "OrchestratorError",
+    "generator",
+    "watch",
+]
 
 _HOMES = {
+    "HuggingFaceMonitor": "orchestrator.monitor.huggingface",  # needs transformers
+    "LightningMonitor": "orchestrator.monitor.lightning",  # needs lightning
     "Monitor": "orchestrator.monitor",
     "OrchestratorError": "orchestrator.errors",
     "generator": "orchestrator.monitor",

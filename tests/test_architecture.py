@@ -12,6 +12,8 @@ SHARED = {"stats", "telemetry"}
 STAGES = {"monitor", "diagnose", "plan", "launch", "compare", "decide", "track", "report"}
 HEAVY = {
     "torch": {"monitor", "launch"},  # launch: inside the trial's process only
+    "lightning": {"monitor"},
+    "transformers": {"monitor"},
     "hydra": {"config", "launch"},
     "omegaconf": {"config", "launch"},
     "mlflow": {"track"},

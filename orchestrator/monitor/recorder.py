@@ -55,7 +55,8 @@ class Recorder:
     """One training's recording.
 
     A step is over when each optimizer has stepped, or when one of them steps again. Steps count
-    from where a loaded optimizer has got to: a resumed training goes on where it was.
+    from where a loaded optimizer has got to, so that a resumed training goes on where it was; from
+    `first_step`, if the optimizer does not count its steps.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Recorder:
         optimizers: Sequence[Optimizer],
         monitoring: Monitoring,
         folder: Path,
+        first_step: int = 0,
     ) -> None:
         names = facts.parameter_names(model)
         self.model = model
@@ -76,10 +78,11 @@ class Recorder:
         self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
         self._is_sharded = any(hasattr(parameter, "full_tensor") for parameter in names)
         self._first: int | None = None
+        self._first_step = first_step
         self._step = 0
         self._ended_at = math.nan
         self._is_logged_first = False
-        self._clip: tuple[Tensor, float] | None = None
+        self._clip: tuple[Tensor, float | None] | None = None
         self._norms: list[Tensor] = []
         self._stepped: set[int] = set()
         header = facts.header(model, optimizers, names)
@@ -110,16 +113,30 @@ class Recorder:
         if not self.is_open or self._buffer.is_due(time.perf_counter()):
             self._buffer.flush()
 
+    @property
+    def steps(self) -> int:
+        """How many optimizer steps were made."""
+        self._begin()
+        return self._step
+
     @_guarded
-    def see_clip(self, norm: Tensor, max_norm: float) -> None:
-        """Keep the total norm of the gradients, which are still whole and about to be clipped."""
+    def see_gradients(self) -> None:
+        """Measure the layers' gradients, which are still whole, if this step is sampled."""
+        self._begin()
+        if self._is_sampled():
+            for probe in self._probes.values():
+                probe.see_gradients()
+
+    @_guarded
+    def see_clip(self, norm: Tensor, max_norm: float | None) -> None:
+        """Keep the total norm of the gradients before they are clipped.
+
+        `max_norm` is infinite if nothing is clipped, and None if nobody knows how they are.
+        """
         self._begin()
         if self._is_sharded or not self._sees_norms:  # reading it would wait for the other ranks
             return
         self._clip = norm.detach().clone(), max_norm
-        if self._is_sampled():
-            for probe in self._probes.values():
-                probe.see_gradients()
 
     def close(self) -> None:
         """Look on no longer, and write what is left."""
@@ -177,7 +194,8 @@ class Recorder:
 
     def _begin(self) -> None:
         if self._first is None:
-            self._first = self._step = _steps_taken(next(iter(self._probes.values())).optimizer)
+            optimizer = next(iter(self._probes.values())).optimizer
+            self._first = self._step = _steps_taken(optimizer) or self._first_step
 
     def _is_sampled(self) -> bool:
         is_early = self._first is not None and self._step - self._first < _EARLY_STEPS

@@ -24,16 +24,18 @@ def watch(
     *,
     level: str | None = None,
     every: int | None = None,
+    first_step: int = 0,
     folder: Path | None = None,
 ) -> Monitor:
     """The monitor of a training; it records if this is a trial of a campaign, or `folder` is given.
 
     `level` is how much it records, off, norms, default or full; `every` is how many optimizer steps
     lie between two measurements of each layer. Left out, they are what the campaign says in
-    `monitor: {level, every}`. Telemetry is written to `telemetry/` in `folder`, which is the
-    trial's in a campaign. The training itself is never changed: same weights bit for bit, no random
-    number drawn, no error of ours raised into it (recording ends with one warning instead). Of a
-    distributed training, rank 0 records.
+    `monitor: {level, every}`. `first_step` is the number of steps that a resumed training has made,
+    if its optimizer does not count them (SGD does not, Adam does). Telemetry is written to
+    `telemetry/` in `folder`, which is the trial's in a campaign. The training itself is never
+    changed: same weights bit for bit, no random number drawn, no error of ours raised into it
+    (recording ends with one warning instead). Of a distributed training, rank 0 records.
     """
     optimizers = checks.model_and_optimizers(model, optimizer)
     wanted = checks.monitoring(level, every, os.environ)
@@ -49,7 +51,7 @@ def watch(
                 "close() that one first; for several models give one nn.ModuleList of them and "
                 "all their optimizers",
             )
-    return Monitor(model, Recorder(model, optimizers, wanted, place))
+    return Monitor(model, Recorder(model, optimizers, wanted, place, first_step))
 
 
 class Monitor:
@@ -60,6 +62,11 @@ class Monitor:
         self._recorder = recorder
         self._names: dict[str, str] = {}
         self._last_steps: dict[str, int] = {}
+
+    @property
+    def recorder(self) -> Recorder | None:
+        """What records, for whoever tells it more than this class does; None if nothing does."""
+        return self._recorder
 
     def log(self, step: int | None = None, **metrics: float | Tensor) -> None:
         """Record metrics, as numbers or as tensors of one element, which are not waited for.
@@ -88,6 +95,7 @@ class Monitor:
         parameters = list(self._model.parameters())
         norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
         if self._recorder is not None:
+            self._recorder.see_gradients()
             self._recorder.see_clip(norm, limit)
         if limit < math.inf:
             nn.utils.clip_grads_with_norm_(parameters, limit, norm)

@@ -37,6 +37,11 @@ def canonical(name: str) -> str:
     return f"{_SPLITS[match[1]]}/{match[2]}" if match else name
 
 
+def has_split(name: str) -> bool:
+    """Whether a metric's name begins with the split it was measured on."""
+    return _SPLIT_FIRST.fullmatch(name) is not None
+
+
 def unit(name: str) -> str:
     """Unit of a series: "1" is dimensionless, "" unknown, for a metric of the user's.
 

@@ -114,7 +114,9 @@ def _collect(
             if file.kind not in kinds:
                 continue
             for name, steps, values in _PIECES[file.kind](file.path):
-                keep = steps < limit
+                # What was evaluated at the step of a resumption is of the weights it began with.
+                is_evaluation = file.kind == layout.LOGGED and not name.startswith("train/")
+                keep = steps <= limit if is_evaluation else steps < limit
                 if keep.any():
                     pieces.setdefault(name, []).append((steps[keep], values[keep]))
     return {name: _series(name, parts) for name, parts in pieces.items()}

@@ -1,12 +1,18 @@
 """Small trainings, and what there is to record of one, derived slowly and plainly."""
 
+import re
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from orchestrator import watch
 from orchestrator.telemetry import read
+
+PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding="utf-8")
+PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 Series = dict[str, dict[int, float]]
 Steps = list[list[tuple[Tensor, Tensor]]]  # per optimizer step: its micro-batches
@@ -103,3 +109,15 @@ def fit(model, optimizer, steps, each=lambda step, loss: None, before=lambda ste
 def points(folder, name):
     series = read(folder)[name]
     return dict(zip(series.steps.tolist(), series.values.tolist(), strict=True))
+
+
+def same_telemetry(first, second, rel=1e-6):
+    """The telemetry in two folders, of which everything but times must be the same."""
+    ours, theirs = read(first), read(second)
+    timed = {"step_seconds"}
+    assert ours.series.keys() - timed == theirs.series.keys() - timed
+    for name in ours.series.keys() - timed:
+        assert ours[name].steps.tolist() == theirs[name].steps.tolist(), name
+        assert ours[name].values == pytest.approx(theirs[name].values, rel=rel, nan_ok=True), name
+    assert ours.header == theirs.header
+    return ours

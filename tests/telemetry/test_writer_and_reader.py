@@ -108,16 +108,17 @@ def test_the_last_value_at_a_step_stands_and_steps_ascend(tmp_path):
 def test_a_resumed_trial_overwrites_what_came_after_its_checkpoint(tmp_path):
     first = Writer(tmp_path, {"attempt": 1})
     chunk(first, 0, 10)
-    first.write_logged(steps(10), ["val/loss"], floats(7))
+    first.write_logged(steps(6, 10), ["val/loss"] * 2, floats(3, 7))
     second = Writer(tmp_path, {"attempt": 2})
     second.write_steps(np.arange(6, 8), {"lr": floats(60, 70)})
     telemetry = read(tmp_path)
     assert telemetry["lr"].steps.tolist() == list(range(8))
     assert telemetry["lr"].values[-2:].tolist() == [60, 70]
     assert telemetry["train/loss"].steps.tolist() == list(range(6))
-    assert "val/loss" not in telemetry  # belongs to a continuation that never was
+    # One is of the weights that were resumed, the other of a continuation that never was.
+    assert points(telemetry["val/loss"]) == {6: 3}
     assert telemetry.header["attempt"] == 2
-    assert read_metrics(tmp_path) == {"train/loss": 5.5}
+    assert read_metrics(tmp_path) == {"train/loss": 5.5, "val/loss": 3}
 
 
 def test_epochs_as_steps_do_not_pass_for_a_resume(tmp_path):
