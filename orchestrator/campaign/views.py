@@ -41,7 +41,13 @@ def publish(record: Record, display: report.Display | None = None) -> None:
     uri, url = record.campaign.tracking_uri, None
     try:
         if uri is not None:
-            url = track.sync(record, uri=uri, pages=written.pages, telemetry=read_telemetry)
+            url = track.sync(
+                record,
+                uri=uri,
+                pages=written.pages,
+                telemetry=read_telemetry,
+                picture=report.layer_picture,
+            )
     finally:
         if display is not None:
             display.published(written.html, url)

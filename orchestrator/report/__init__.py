@@ -9,12 +9,14 @@ from orchestrator.report.explain import (
     status,
 )
 from orchestrator.report.files import Report, write
+from orchestrator.report.layers import layer_picture
 from orchestrator.report.log_page import show_diagnosis, write_diagnosis
 
 __all__ = [
     "Display",
     "Report",
     "explain",
+    "layer_picture",
     "show_comparison",
     "show_diagnosis",
     "show_explanation",

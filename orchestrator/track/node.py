@@ -13,7 +13,8 @@ class Node:
     """One run as it should be. `id` is unique within a campaign; parents come before children.
 
     `params` hold only what differs from the baseline. `files` are artifacts by path. `start` and
-    `end` are unix seconds, None where nobody knows. A node with a `trial` shows its curves.
+    `end` are unix seconds, None where nobody knows. A node with a `trial` shows its curves,
+    and a picture of its layers if that is `pictured`.
     """
 
     id: str
@@ -32,6 +33,7 @@ class Node:
     rows: tuple[tuple[str, ...], ...] = ()
     trial: Trial | None = None
     with_test: bool = False
+    pictured: bool = False
 
 
 def spanned(nodes: Sequence[Node]) -> tuple[Node, ...]:

@@ -30,11 +30,24 @@ BATCH = 1000
 LONGEST_NOTE = 7900
 """MLflow cuts tags at 8,000 characters."""
 
+LAYERS = "layers.png"
+"""A picture of a trial's layers, among its artifacts."""
+
 Reader = Callable[[Trial], Telemetry | None]
+Drawer = Callable[[Telemetry], bytes | None]
 
 
-def sync(record: Record, *, uri: str, pages: Mapping[str, Page], telemetry: Reader) -> str | None:
+def sync(
+    record: Record,
+    *,
+    uri: str,
+    pages: Mapping[str, Page],
+    telemetry: Reader,
+    picture: Drawer | None = None,
+) -> str | None:
     """Show `record` at `uri` and return the way to look at it: a URL, or a command and a URL.
+
+    `picture` draws a trial's layers; without it there are no pictures of them.
 
     May be called at any time and any number of times: every run carries the digest of what it
     shows, and one whose digest has not changed is left alone. Raises Unreachable.
@@ -50,7 +63,7 @@ def sync(record: Record, *, uri: str, pages: Mapping[str, Page], telemetry: Read
                 run = _create(client, where.experiment_id, node, runs)
             runs[node.id] = run.info.run_id
             if run.data.tags.get(DIGEST) != digest:
-                _fill(client, run, node, record.campaign, telemetry)
+                _fill(client, run, node, record.campaign, telemetry, picture)
                 client.set_tag(run.info.run_id, DIGEST, digest)
         _describe(client, where.experiment_id, record, pages)
         return _way(uri, where.experiment_id)
@@ -79,7 +92,12 @@ def _create(client: MlflowClient, experiment_id: str, node: Node, runs: Mapping[
 
 
 def _fill(
-    client: MlflowClient, run: Run, node: Node, campaign: Campaign, telemetry: Reader
+    client: MlflowClient,
+    run: Run,
+    node: Node,
+    campaign: Campaign,
+    telemetry: Reader,
+    picture: Drawer | None,
 ) -> None:
     """Everything `node` shows. Safe to repeat: params never change, a point is known by step."""
     from mlflow.entities import Param, RunTag
@@ -97,13 +115,17 @@ def _fill(
         params=[Param(valid_name(k), v) for k, v in new_params.items()],
         tags=[RunTag(k, v) for k, v in tags.items() if v and run.data.tags.get(k) != v],
     )
-    batch = _points(run, node, campaign, telemetry)
+    recorded = telemetry(node.trial) if node.trial is not None else None
+    batch = _points(run, node, campaign, recorded)
     for first in range(0, len(batch), BATCH):
         client.log_batch(run_id, metrics=batch[first : first + BATCH])
     if node.kind in ("campaign", "trial"):
         _log_dataset(client, run, campaign)
-    if node.files:
-        _log_files(client, run_id, node.files)
+    files = dict(node.files)
+    if node.pictured and picture and recorded and (drawn := picture(recorded)):
+        files[LAYERS] = drawn
+    if files:
+        _log_files(client, run_id, files)
     if node.rows:
         _log_table(client, run_id, node)
     if node.status == "RUNNING":
@@ -113,7 +135,7 @@ def _fill(
     client.set_terminated(run_id, node.status, max(stamp, int(end * 1000)))
 
 
-def _points(run: Run, node: Node, campaign: Campaign, telemetry: Reader) -> list[Metric]:
+def _points(run: Run, node: Node, campaign: Campaign, recorded: Telemetry | None) -> list[Metric]:
     """Curves of a trial on its optimizer step, then the numbers that have no curve.
 
     The time stamp is the run's start, so that a point written twice is one point. A statistic that
@@ -122,7 +144,6 @@ def _points(run: Run, node: Node, campaign: Campaign, telemetry: Reader) -> list
     from mlflow.entities import Metric
 
     stamp, now = run.info.start_time, int(time.time() * 1000)
-    recorded = telemetry(node.trial) if node.trial is not None else None
     curves = list(points(recorded, campaign.metric, with_test=node.with_test)) if recorded else []
     batch = [Metric(name, value, stamp, step) for name, step, value in curves]
     drawn = {name for name, _, _ in curves}

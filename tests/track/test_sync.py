@@ -76,7 +76,7 @@ def small(folder: Path) -> Record:
 
 
 def show(record, uri: str, *, pages=PAGES, telemetry=short) -> Shown:
-    sync(record, uri=uri, pages=pages, telemetry=telemetry)
+    sync(record, uri=uri, pages=pages, telemetry=telemetry, picture=lambda _: b"\x89PNG")
     return Shown(uri, Path(record.campaign.folder))
 
 
@@ -113,6 +113,12 @@ def test_status_and_times_are_those_of_the_trial(shown: Shown, tmp_path: Path) -
     assert info.status == "FINISHED"
     assert shown.runs["r1-a2.2 dropout=0.5 seed 002"].info.status == "FAILED"
     assert shown.runs["campaign digits-overfitting"].info.status == "FINISHED"
+
+
+def test_the_first_seed_of_an_arm_and_a_diverged_one_show_their_layers(shown: Shown) -> None:
+    assert "layers.png" in shown.artifacts("r1-a1.3 weight_decay=0.1 seed 000")
+    assert "layers.png" not in shown.artifacts("r1-a1.3 weight_decay=0.1 seed 002")
+    assert "layers.png" in shown.artifacts("r1-a1.4 weight_decay=1.0 seed 003")
 
 
 def test_an_arm_shows_statistics_verdict_params_and_config(shown: Shown) -> None:
