@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -39,7 +40,16 @@ def header(
         "precision": ", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in names})),
         "device": ", ".join(sorted({str(p.device) for p in names})),
         "torch": torch.__version__,
+        "world_size": world()[1],
     }
+
+
+def world() -> tuple[int, int]:
+    """Rank of this process among those that train together, and their number."""
+    distributed = torch.distributed
+    if distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def _embeddings(model: nn.Module) -> set[Tensor]:

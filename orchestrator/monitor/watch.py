@@ -7,12 +7,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.monitor import checks
+from orchestrator.monitor import checks, facts
 from orchestrator.monitor.recorder import Recorder, open_recorders
 from orchestrator.telemetry import canonical
 from orchestrator.telemetry.layout import FOLDER, FOLDER_VARIABLE
@@ -40,7 +39,7 @@ def watch(
     optimizers = checks.model_and_optimizers(model, optimizer)
     wanted = checks.monitoring(level, every, os.environ)
     trial = folder or os.environ.get(FOLDER_VARIABLE)
-    if not trial or _rank() != 0:
+    if not trial or facts.world()[0] != 0:
         return Monitor(model, None)
     place = Path(trial).absolute() / FOLDER
     for other in open_recorders():
@@ -121,10 +120,3 @@ class Monitor:
 
 def _first_word(name: str) -> str:
     return name.replace(".", "/").replace("_", "/").partition("/")[0]
-
-
-def _rank() -> int:
-    distributed = torch.distributed
-    if distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
-    return int(os.environ.get("RANK", "0"))

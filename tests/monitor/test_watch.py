@@ -73,6 +73,7 @@ def test_the_header_says_what_is_trained(tmp_path):
         "frozen": "old.weight,old.bias",
         "precision": "float32",
         "device": "cpu",
+        "world_size": 1,
         "monitor_level": "default",
         "monitor_every": 10,
     }

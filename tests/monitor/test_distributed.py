@@ -1,0 +1,106 @@
+"""Two processes that train together (gloo): one records, and what it records is both's."""
+
+import contextlib
+import copy
+import json
+import multiprocessing
+
+import pytest
+import torch
+from plain_record import batches, mlp
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from orchestrator import watch
+from orchestrator.telemetry import read
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*")  # Python 3.12
+
+STEPS, LIMIT = 24, 0.3
+LEVEL = "full"  # on the one rank that records: a collective call of ours would wait for the other
+
+
+class Experts(nn.Module):
+    """Only one of two gets a gradient, each for three steps."""
+
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(5, 3) for _ in range(2))
+        self.calls = 0
+
+    def forward(self, x):
+        self.calls += 1
+        return self.experts[self.calls // 3 % 2](x)
+
+
+def fit(model, folder, steps, *, micro=1):
+    """Total norms before clipping of a training in which each step has `micro` batches."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    monitor = watch(model, optimizer, level=LEVEL, folder=folder)
+    norms = []
+    for step in steps:
+        optimizer.zero_grad()
+        for i, (x, y) in enumerate(step):
+            waits = isinstance(model, DistributedDataParallel) and i < micro - 1
+            with model.no_sync() if waits else contextlib.nullcontext():
+                loss = nn.functional.cross_entropy(model(x), y)
+                (loss / micro).backward()
+            monitor.log(train_loss=loss)
+        norms.append(float(monitor.clip_grad_norm_(LIMIT)))
+        optimizer.step()
+        monitor.log(val_loss=0.5)
+    monitor.close()
+    return norms
+
+
+def halves(steps, rank):
+    return [[(x.chunk(2)[rank], y.chunk(2)[rank]) for x, y in step] for step in steps]
+
+
+def work(rank, folder, models):
+    """One of the two processes: each model is trained, its norms and weights are left in files."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=2)
+    for name, (model, micro) in models.items():
+        wrapped = DistributedDataParallel(model, find_unused_parameters=name == "unused")
+        norms = fit(wrapped, folder / name, halves(batches(STEPS, micro), rank), micro=micro)
+        weights = [p.tolist() for p in model.parameters()]
+        (folder / f"{name}-{rank}.json").write_text(json.dumps([norms, weights]))
+    distributed.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The folder of the two, and the models as they were before."""
+    folder = tmp_path_factory.mktemp("two")
+    torch.manual_seed(0)
+    models = {"plain": (mlp(), 1), "accumulated": (mlp(), 3), "unused": (Experts(), 1)}
+    context = multiprocessing.get_context("fork")
+    before = copy.deepcopy(models)
+    two = [context.Process(target=work, args=(rank, folder, models)) for rank in range(2)]
+    for process in two:
+        process.start()
+    for process in two:
+        process.join(60)
+        process.kill()
+    assert [process.exitcode for process in two] == [0, 0]
+    return folder, before
+
+
+@pytest.mark.parametrize("name", ["plain", "accumulated", "unused"])
+def test_one_of_two_processes_records_what_both_do(tmp_path, trained, name):
+    folder, before = trained
+    (ours, theirs) = (json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in (0, 1))
+    assert ours == theirs
+    telemetry = read(folder / name)
+    assert telemetry["grad_norm"].values == pytest.approx(ours[0])
+    assert telemetry.header["world_size"] == 2
+    assert {path.name[:4] for path in (folder / name / "telemetry").glob("*.arrow")} == {"0001"}
+
+    model, micro = before[name]
+    fit(model, tmp_path, batches(STEPS, micro), micro=micro)
+    alone = read(tmp_path)
+    assert telemetry.series.keys() == alone.series.keys()
+    for series in telemetry.series.keys() - {"step_seconds", "train/loss"}:  # its half's loss
+        assert telemetry[series].steps.tolist() == alone[series].steps.tolist()
+        assert telemetry[series].values == pytest.approx(alone[series].values, rel=1e-3, abs=1e-6)
