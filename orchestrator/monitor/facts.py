@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from orchestrator.nouns import Scalar
 
+_DROPOUT = nn.modules.dropout._DropoutNd
 _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 
@@ -26,17 +27,25 @@ def header(
     """The header's facts. Lists of parameters are comma-separated names.
 
     `weight_layers` are the trainable matrices and convolution kernels, without embeddings: those
-    move only in the rows that a batch touched. `not_optimized` are trainable and in no optimizer.
+    move only in the rows that a batch touched; `weight_shapes` are theirs, as in `64x3x3x3`.
+    `not_optimized` are trainable and in no optimizer. `head` is the last matrix, trainable or not.
     """
     optimized = {p for o in optimizers for group in o.param_groups for p in group["params"]}
     trainable = {p: name for p, name in names.items() if p.requires_grad}
-    matrices = {p for p in optimized if p.ndim >= 2} - _embeddings(model)
+    matrices = {p for p in names if p.ndim >= 2} - _embeddings(model)
+    layers = {p: name for p, name in trainable.items() if p in matrices & optimized}
+    size = sum(p.numel() for p in names)
     return {
         "optimizer": ", ".join(type(optimizer).__name__ for optimizer in optimizers),
-        "parameters": sum(p.numel() for p in names),
-        "weight_layers": ",".join(n for p, n in trainable.items() if p in matrices),
+        "parameters": size,
+        "weight_layers": ",".join(layers.values()),
+        "weight_shapes": ",".join("x".join(map(str, p.shape)) for p in layers),
+        "head": next((names[p] for p in reversed([*names]) if p in matrices), ""),
         "not_optimized": ",".join(n for p, n in trainable.items() if p not in optimized),
         "frozen": ",".join(n for p, n in names.items() if not p.requires_grad),
+        "frozen_share": 1 - sum(p.numel() for p in trainable) / size if size else 0.0,
+        "dropout": max((m.p for m in model.modules() if isinstance(m, _DROPOUT)), default=0.0),
+        **{name: _largest(optimizers, name) for name in ("weight_decay", "eps")},
         "precision": ", ".join(sorted({str(p.dtype).removeprefix("torch.") for p in names})),
         "device": ", ".join(sorted({str(p.device) for p in names})),
         "torch": torch.__version__,
@@ -50,6 +59,12 @@ def world() -> tuple[int, int]:
     if distributed.is_available() and distributed.is_initialized():
         return distributed.get_rank(), distributed.get_world_size()
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+
+
+def _largest(optimizers: Sequence[torch.optim.Optimizer], option: str) -> float:
+    """An option's largest value over all groups; 0 where no optimizer has it."""
+    values = [g.get(option) for o in optimizers for g in o.param_groups]
+    return max((float(v) for v in values if isinstance(v, int | float)), default=0.0)
 
 
 def _embeddings(model: nn.Module) -> set[Tensor]:

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from orchestrator.monitor import facts
 from orchestrator.monitor.buffer import Buffer, StepRow, Value
+from orchestrator.monitor.leftovers import Leftovers
 from orchestrator.monitor.probe import Probe
 from orchestrator.nouns import Level, Monitoring
 from orchestrator.telemetry import Writer, recordings
@@ -76,6 +77,7 @@ class Recorder:
         self._sees_norms = monitoring.level is not Level.OFF
         self._sees_layers = monitoring.level in (Level.DEFAULT, Level.FULL)
         self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
+        self._leftovers = {id(optimizer): Leftovers(optimizer) for optimizer in optimizers}
         self._is_sharded = any(hasattr(parameter, "full_tensor") for parameter in names)
         self._first: int | None = None
         self._first_step = first_step
@@ -143,6 +145,8 @@ class Recorder:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+        for leftovers in self._leftovers.values():
+            leftovers.close()
         self._end_last_step()
         self.is_open = False
         self._close_buffer()
@@ -178,6 +182,8 @@ class Recorder:
         measurement = probe.measure() if self._is_sampled() else None
         if measurement is not None:
             self._buffer.add_layers(self._step, measurement)
+        if self._sees_norms and not self._is_sharded:
+            self._leftovers[id(optimizer)].look()
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._probes):
             self._end_step()
@@ -216,6 +222,7 @@ class Recorder:
         self._norms.clear()
         self._stepped.clear()
         self._buffer.facts["steps"] = self._step
+        self._buffer.facts["stale_steps"] = max(seen.stale for seen in self._leftovers.values())
         if self._buffer.is_due(now):
             self._buffer.flush()
 

@@ -65,8 +65,14 @@ def test_the_header_says_what_is_trained(tmp_path):
     monitor = watch(model, torch.optim.AdamW(trained), folder=tmp_path)
     header = dict(read(tmp_path).header)
     assert header.pop("torch") == torch.__version__
+    assert header.pop("frozen_share") == pytest.approx(30 / 91)
     assert header == {
         "optimizer": "AdamW",
+        "weight_shapes": "5x5",
+        "head": "lost.weight",
+        "dropout": 0.0,
+        "weight_decay": 0.01,
+        "eps": 1e-8,
         "parameters": 20 + 30 + 30 + 6 + 5,
         "weight_layers": "body.weight",
         "not_optimized": "lost.weight,lost.bias",
