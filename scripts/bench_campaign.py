@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from orchestrator.compare import compare
+from orchestrator.comparison import compare
 from orchestrator.decide import at_look, candidate, confirmed, confirming_seeds
 from orchestrator.nouns import AblationResult, Call, Direction, Floats, Look, Metric, Support
 from orchestrator.stats import blocks, guarded

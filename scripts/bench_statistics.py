@@ -22,7 +22,7 @@ from rich.progress import track
 from rich.table import Table
 from scipy.special import ndtri
 
-from orchestrator.compare import compare
+from orchestrator.comparison import compare
 from orchestrator.decide import candidate, confirmed, judge
 from orchestrator.nouns import (
     AblationResult,

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).parent.parent / "orchestrator"
 
 FOUNDATION = {"nouns", "clip_nouns", "log_nouns", "errors"}
 SHARED = {"stats", "telemetry"}
-STAGES = {"monitor", "diagnose", "plan", "launch", "compare", "decide", "track", "report"}
+STAGES = {"monitor", "diagnose", "plan", "launch", "comparison", "decide", "track", "report"}
 HEAVY = {
     "torch": {"monitor", "launch"},  # launch: inside the trial's process only
     "lightning": {"monitor"},

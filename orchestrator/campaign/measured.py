@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator import compare, telemetry
+from orchestrator import comparison, telemetry
 from orchestrator.nouns import (
     Ablation,
     Arm,
@@ -45,10 +45,10 @@ def compared(
     looks: tuple[int, ...] = (),
 ) -> Comparisons:
     """`arms` against `baseline` on `metric`; with `looks`, at the one that `seeds` are for."""
-    return compare.compare(
+    return comparison.compare(
         metric,
-        compare.cells(record.of(baseline, seeds), metric.name),
-        {arm.name: compare.cells(record.of(arm, seeds), metric.name) for arm in arms},
+        comparison.cells(record.of(baseline, seeds), metric.name),
+        {arm.name: comparison.cells(record.of(arm, seeds), metric.name) for arm in arms},
         alpha=record.campaign.protocol.alpha,
         looks=looks,
         look=look_at(looks, seeds),
@@ -84,7 +84,7 @@ def mechanism(
         return None
     metric = Metric(hypothesis.signal, direction)
     looks, look = planned.looks, look_at(planned.looks, seeds)
-    return compare.compare(metric, baseline, arms, alpha=planned.alpha, looks=looks, look=look)
+    return comparison.compare(metric, baseline, arms, alpha=planned.alpha, looks=looks, look=look)
 
 
 def look_at(looks: tuple[int, ...], seeds: tuple[int, ...]) -> int:
@@ -94,7 +94,7 @@ def look_at(looks: tuple[int, ...], seeds: tuple[int, ...]) -> int:
 
 def spread(record: Record, arm: Arm, seeds: tuple[int, ...]) -> float | None:
     """Standard deviation of the metric over the arm's seeds; None below two finite values."""
-    values = compare.cells(record.of(arm, seeds), record.campaign.metric.name).values()
+    values = comparison.cells(record.of(arm, seeds), record.campaign.metric.name).values()
     finite = [v for v in values if math.isfinite(v)]
     return statistics.stdev(finite) if len(finite) > 1 else None
 

@@ -65,7 +65,7 @@ def _looks(text: str) -> tuple[int, ...]:
 def compare(arguments: argparse.Namespace) -> None:
     """`compare FILE.csv --baseline NAME --direction max`: verdicts on results already there."""
     from orchestrator import decide
-    from orchestrator.compare import as_json, compare_file
+    from orchestrator.comparison import as_json, compare_file
     from orchestrator.nouns import Direction
 
     compared = compare_file(

@@ -3,7 +3,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from orchestrator.compare import compare
+from orchestrator.comparison import compare
 from orchestrator.decide import judge, support
 from orchestrator.nouns import Direction, Hypothesis, Metric, Move, Support
 

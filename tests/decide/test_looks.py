@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from orchestrator.compare import compare
+from orchestrator.comparison import compare
 from orchestrator.decide import at_look, best, candidate, confirming_seeds
 from orchestrator.nouns import AblationResult, Call, Direction, Metric, Support
 from orchestrator.stats import sequential

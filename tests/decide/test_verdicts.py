@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.compare import as_json, compare
+from orchestrator.comparison import as_json, compare
 from orchestrator.decide import candidate, confirmed, judge, ranking
 from orchestrator.nouns import AblationResult, Call, Direction, Metric, Support
 from orchestrator.stats import flags

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from orchestrator.compare import as_json, compare, compare_file
+from orchestrator.comparison import as_json, compare, compare_file
 from orchestrator.decide import judge, ranking
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Direction, Metric

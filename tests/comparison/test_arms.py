@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from orchestrator.compare import cells, compare
+from orchestrator.comparison import cells, compare
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Comparisons, Direction, Metric, Outcome, Status, Trial
 from orchestrator.stats import flags

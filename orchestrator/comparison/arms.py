@@ -72,11 +72,12 @@ def compare(
         values, diverged, k=max(len(arms), registered or 0), resolution=metric.resolution
     )
     tests = _tests(metric, values, at, level)
+    differences = paired_differences(values)
     compared = []
     for j, (name, cells_of_arm) in enumerate(arms.items()):
-        comparison = _comparison(metric, name, j, values, diverged, at, tests)
-        surplus = not set(cells_of_arm) <= set(baseline)
-        words = _flags(metric, comparison, j, values, at, alpha=level, surplus=surplus)
+        comparison = _comparison(metric, name, j, values, diverged, differences[j], at, tests)
+        surplus = not cells_of_arm.keys() <= baseline.keys()
+        words = _flags(metric, comparison, j, differences[j], at, alpha=level, surplus=surplus)
         compared.append(replace(comparison, flags=words, look=look))
     n, mean, variance = moments(values[:1])
     return Comparisons(
@@ -149,9 +150,9 @@ def _tests(metric: Metric, values: Floats, at: Look, alpha: float) -> _Tests:
 
 
 def _comparison(
-    metric: Metric, name: str, j: int, values: Floats, diverged: Bools, at: Look, tests: _Tests
-) -> Comparison:
-    differences = paired_differences(values)[j]
+    metric: Metric, name: str, j: int, values: Floats, diverged: Bools, differences: Floats,
+    at: Look, tests: _Tests,
+) -> Comparison:  # fmt: skip
     paired = differences[np.isfinite(differences)]
     runs, baseline = (row[np.isfinite(row)] for row in (values[j + 1], values[0]))
     difference, se = float(at.mean_difference[j]), float(at.se[j])
@@ -198,13 +199,12 @@ def _flags(
     metric: Metric,
     c: Comparison,
     j: int,
-    values: Floats,
+    differences: Floats,
     at: Look,
     *,
     alpha: float,
     surplus: bool,
 ) -> tuple[str, ...]:
-    differences = paired_differences(values)[j]
     delta = metric.delta
     same_fate = c.n_only_arm_diverged + c.n_only_baseline_diverged == 0
     inside = delta is not None and -delta < c.interval.low and c.interval.high < delta

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from orchestrator.compare.arms import compare
+from orchestrator.comparison.arms import compare
 from orchestrator.errors import OrchestratorError, collect, nearest
 from orchestrator.nouns import FEWEST_SEEDS, Comparison, Comparisons, Direction, Metric, Verdict
 
