@@ -68,9 +68,10 @@ def deciding_p(c: Comparison, of: Comparisons) -> tuple[float, float]:
     )
 
 
-def seeds_needed(c: Comparison, of: Comparisons) -> tuple[int, int]:
+def seeds_needed(c: Comparison, of: Comparisons, *, pooled_arms: int) -> tuple[int, int]:
     """Seeds per arm, in all, for a verdict: with the estimated variance, and with its upper limit.
 
+    `pooled_arms` is how many arms of the family share a variance.
     In a fixed design at alpha: seeds past the last look are a new experiment.
     With a delta: for an interval that must decide. Without: to find the observed difference again.
     """
@@ -88,7 +89,7 @@ def seeds_needed(c: Comparison, of: Comparisons) -> tuple[int, int]:
         if of.metric.delta is None:
             effect = abs(c.mean_difference) / math.sqrt(variance)
             return max(least, forecast.seeds_to_detect(effect, alpha=of.alpha))
-        together = sum(arm.pooled for arm in of.arms) if c.pooled else 0
+        together = pooled_arms if c.pooled else 0
         return max(
             least,
             forecast.seeds_for_verdict(

@@ -21,10 +21,13 @@ from orchestrator.stats import exact, forecast
 
 def judge(comparisons: Comparisons, *, alpha_screen: float | None = None) -> tuple[Verdict, ...]:
     """One verdict per arm; in a campaign, `alpha_screen` says who may be confirmed."""
-    return tuple(_verdict(c, comparisons, alpha_screen) for c in comparisons.arms)
+    pooled = sum(c.pooled for c in comparisons.arms)
+    return tuple(_verdict(c, comparisons, alpha_screen, pooled) for c in comparisons.arms)
 
 
-def _verdict(c: Comparison, of: Comparisons, alpha_screen: float | None) -> Verdict:
+def _verdict(
+    c: Comparison, of: Comparisons, alpha_screen: float | None, pooled_arms: int
+) -> Verdict:
     call = rules.call(c, of)
     barred = call in (Call.WORSE, Call.UNSTABLE, Call.FAILED) or _says_nothing(c)
     is_candidate = (
@@ -32,7 +35,7 @@ def _verdict(c: Comparison, of: Comparisons, alpha_screen: float | None) -> Verd
     )
     seeds = None
     if call is Call.INCONCLUSIVE:
-        low, high = rules.seeds_needed(c, of)
+        low, high = rules.seeds_needed(c, of, pooled_arms=pooled_arms)
         seeds = (low - c.n_pairs, high - c.n_pairs)
     return Verdict(
         arm=c.arm,

@@ -20,6 +20,9 @@ Bools = npt.NDArray[np.bool_]
 FLOAT_NOISE = 1e-12
 """Of the larger of two values: smaller differences are rounding. Subtraction leaves 1e-16."""
 
+_BLOCK = 1 << 22
+"""Numbers held at once where pairs of arms are looked at: 32 MB."""
+
 OUTLIER_LEVEL = 0.01
 """Chance, over the family, of calling an arm's variance an outlier when all are equal."""
 
@@ -69,30 +72,63 @@ class Fit:
 def additive_fit(values: Floats) -> Fit:
     """Fit row and column effects to the finite cells of `values` [rows, columns].
 
-    Columns are swept out first (Frisch, Waugh & Lovell), so the regression has only one column per
-    row. A column with one cell then adds neither a residual nor a degree of freedom.
+    `nu` counts cells less row and column effects, plus one for each part of the table that shares
+    neither rows nor columns with the rest: a column with one cell adds nothing to it.
     `column_correlation` is the intra-class correlation of cells that share a column, (MS_c - MSE) /
     (MS_c + (a - 1) MSE), with a the mean number of cells per column (weighted as in unbalanced
     one-way ANOVA if some are absent).
     """
     finite = np.isfinite(values)
-    row, column = np.nonzero(finite)
-    if len(row) == 0:
+    cells = int(finite.sum())
+    if cells == 0:
         return Fit(np.nan, 0, np.nan)
-    y = values[finite] - values[finite].mean()
-    per_column = finite.sum(axis=0)
-    used = per_column > 0
-    column_mean = np.zeros(values.shape[1])
-    np.add.at(column_mean, column, y / per_column[column])
-    share = finite / np.maximum(per_column, 1)  # [rows, columns]
-    design = np.eye(values.shape[0])[row] - share[:, column].T  # [cells, rows]
-    swept = y - column_mean[column]
-    effects, _, rank, _ = np.linalg.lstsq(design, swept)
-    error = float(((swept - design @ effects) ** 2).sum())
-    nu = len(y) - int(used.sum()) - int(rank)
+    rows, columns = finite.any(axis=1), finite.any(axis=0)
+    present = finite[np.ix_(rows, columns)]
+    y = np.where(present, values[np.ix_(rows, columns)] - values[finite].mean(), 0.0)
+    if present.all():
+        residual, parts = y - y.mean(axis=1, keepdims=True) - y.mean(axis=0), 1
+        residual += y.mean()
+    elif present.shape[0] >= present.shape[1]:
+        residual, parts = _residual(y, present)
+    else:
+        transposed, parts = _residual(y.T, present.T)
+        residual = transposed.T
+    error = float((residual**2).sum())
+    nu = cells - sum(present.shape) + parts
     if nu <= 0:
         return Fit(np.nan, 0, np.nan)
     return Fit(error / nu, nu, _column_correlation(values, error / nu, error))
+
+
+def _residual(y: Floats, present: Bools) -> tuple[Floats, int]:
+    """What rows and columns leave of `y` [rows, columns], 0 where absent; the number of its parts.
+
+    Rows are swept out (Frisch, Waugh & Lovell), which leaves as many normal equations as there are
+    columns, of which one in each part is redundant.
+    """
+    weight = present / present.sum(axis=1, keepdims=True)
+    normal = np.diag(present.sum(axis=0)) - present.T @ weight
+    swept = np.where(present, y - (y * weight).sum(axis=1, keepdims=True), 0.0)
+    part = _parts(normal)
+    free = part != np.arange(len(part))  # the first column of a part has effect 0
+    effects = np.zeros(len(part))
+    effects[free] = np.linalg.solve(normal[np.ix_(free, free)], swept.sum(axis=0)[free])
+    left = np.where(present, y - effects, 0.0)
+    return np.where(present, left - (left * weight).sum(axis=1, keepdims=True), 0.0), len(
+        np.unique(part)
+    )
+
+
+def _parts(linked: Floats) -> Ints:
+    """The first column of the part each column belongs to [columns]; not 0 where two are linked."""
+    part, neighbour = np.arange(len(linked)), linked != 0
+    while True:
+        nearest = np.where(neighbour, part, len(part)).min(axis=1)
+        lowest = np.minimum(part, nearest)
+        lowest = lowest[lowest]
+        if (lowest == part).all():
+            return part
+        part = lowest
 
 
 def _column_correlation(values: Floats, mse: float, error: float) -> float:
@@ -152,8 +188,16 @@ def _fit(values: Floats, members: Bools) -> Fit:
 
 def _correlation(differences: Floats) -> float:
     """Smallest |S_i and S_j| / (2 sqrt(n_i n_j)) over pairs of rows; 1/2 if complete."""
-    if len(differences) < 2:
+    patterns = np.unique(np.isfinite(differences), axis=0).astype(float)
+    if len(patterns) < 2:
         return 0.5
-    present = np.isfinite(differences).astype(float)
-    n = present.sum(axis=1)
-    return float(min(0.5, (present @ present.T / (2 * np.sqrt(np.outer(n, n)))).min()))
+    root = np.sqrt(patterns.sum(axis=1))
+    size = max(1, _BLOCK // len(patterns))
+    return float(
+        min(
+            (some @ patterns.T / (2 * np.outer(own, root))).min()
+            for some, own in (
+                (patterns[i : i + size], root[i : i + size]) for i in range(0, len(root), size)
+            )
+        )
+    )

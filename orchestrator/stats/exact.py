@@ -9,6 +9,9 @@ from orchestrator.nouns import Floats
 MOST_SEEDS = 12
 """2^12 sign vectors; the pooled t is as good as exact beyond, and 2^n grows out of hand."""
 
+_BLOCK = 1 << 22
+"""Statistics held at once: 32 MB."""
+
 TIE = 1e-9
 """Statistics closer than this are tied: rounding would break ties of a discrete null at random."""
 
@@ -25,11 +28,17 @@ def sign_flip(differences: Floats) -> Floats:
     scaled = np.divide(
         differences, norm[:, None], out=np.zeros_like(differences), where=norm[:, None] > 0
     )
-    signs = 1.0 - 2.0 * ((np.arange(2**seeds)[:, None] >> np.arange(seeds)) & 1)  # [2^n, seeds]
-    null = signs @ scaled.T  # [2^n, arms], row 0 observed
-    order = np.argsort(-null[0], kind="stable")
-    largest_left = np.maximum.accumulate(null[:, order[::-1]], axis=1)[:, ::-1]
-    p = (largest_left >= null[0, order] - TIE).mean(axis=0)
+    observed = scaled.sum(axis=1)
+    order = np.argsort(-observed, kind="stable")
+    rising = np.ascontiguousarray(scaled[order[::-1]].T)  # [seeds, arms], the largest last
+    reached = np.zeros(arms, dtype=np.int64)
+    size = max(1, _BLOCK // max(1, arms))
+    for first in range(0, 2**seeds, size):
+        vectors = np.arange(first, min(first + size, 2**seeds))[:, None]
+        null = (1.0 - 2.0 * ((vectors >> np.arange(seeds)) & 1)) @ rising  # [size, arms]
+        largest_left = np.maximum.accumulate(null, axis=1)
+        reached += (largest_left >= observed[order[::-1]] - TIE).sum(axis=0)
+    p = reached[::-1] / 2**seeds
     adjusted = np.empty(arms)
     adjusted[order] = np.maximum.accumulate(p)
     return adjusted

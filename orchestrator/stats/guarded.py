@@ -6,6 +6,7 @@ For one arm it is the one-sided paired t test. Protocol, error rates and power: 
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,9 @@ from scipy.special import stdtr, stdtrit
 from orchestrator.nouns import Floats, Ints
 from orchestrator.stats import dunnett
 from orchestrator.stats.blocks import Bools, Pool, moments, noise_floor, paired_differences, pool
+
+_CERTAIN = 1 - 1e-12
+"""What is left up to 1 is less than the quadrature's own error: no later p need be computed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,25 +83,29 @@ def step_down(at: Look, differences: Floats) -> Floats:
     """Adjusted p [arms] of mean `differences` (negate them for "worse"), family-wise, by step-down.
 
     The smallest p_j(m) of those left is taken, starting at m = k, and never falls below an earlier
-    one.
+    one. Of the pool that is the arm with the largest t, outside it the one with the smallest p of
+    its own, whatever m; so either is a queue.
     """
     adjusted = np.full(len(differences), np.nan)
-    left = [j for j in range(len(differences)) if not np.isnan(at.se[j])]
+    known = np.flatnonzero(~np.isnan(at.se))
+    together = at.pool.members[known] & (at.se[known] > 0)
+    inside, outside = known[together], known[~together]
+    own = [tail(at, j, float(differences[j]), m=1) for j in outside]
+    queues = [
+        deque(inside[np.argsort(-differences[inside] / at.se[inside], kind="stable")].tolist()),
+        deque(outside[np.argsort(own, kind="stable")].tolist()),
+    ]
     previous = 0.0
-    for m in range(at.k, at.k - len(left), -1):
-        p, arm = min(
-            (tail(at, j, differences[j], m=m), j) for j in _contenders(at, differences, left)
+    for m in range(at.k, at.k - len(known), -1):
+        if previous >= _CERTAIN:
+            adjusted[[*queues[0], *queues[1]]] = previous
+            break
+        p, queue = min(
+            ((tail(at, q[0], float(differences[q[0]]), m=m), q) for q in queues if q),
+            key=lambda smallest: smallest[0],
         )
-        previous = adjusted[arm] = max(previous, p)
-        left.remove(arm)
+        previous = adjusted[queue.popleft()] = max(previous, p)
     return adjusted
-
-
-def _contenders(at: Look, differences: Floats, left: list[int]) -> list[int]:
-    """Arms of `left` that can have the smallest p: of the pool only the one with the largest t."""
-    inside = [j for j in left if at.pool.members[j] and at.se[j] > 0]
-    outside = [j for j in left if j not in inside]
-    return outside + ([max(inside, key=lambda j: differences[j] / at.se[j])] if inside else [])
 
 
 def critical_value(at: Look, arm: int, *, alpha: float) -> float:

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from orchestrator.stats import blocks
 from orchestrator.stats.blocks import additive_fit, moments, paired_differences, pool
 from tests.stats.reference import least_squares
 
@@ -117,3 +118,23 @@ def test_the_correlation_is_a_half_if_complete_and_less_if_pairs_are_missing():
     assert pool(values, calm, k=2).correlation == 0.5
     values[1, 0] = np.nan
     assert pool(values, calm, k=2).correlation == pytest.approx(5 / (2 * np.sqrt(30)))
+
+
+def test_working_in_blocks_changes_no_correlation(monkeypatch):
+    values = table(5, arms=9, seeds=8, missing=0.3)
+    values[0] = 0.0
+    none = np.zeros(values.shape, dtype=bool)
+    whole = pool(values, none, k=8).correlation
+    assert whole < 0.5
+    monkeypatch.setattr(blocks, "_BLOCK", 20)
+    assert pool(values, none, k=8).correlation == whole
+
+
+@pytest.mark.parametrize("shape", [(5, 40), (40, 5)])
+def test_tables_that_fall_into_parts_are_fitted_part_by_part(shape):
+    values = table(6, *shape, missing=0.3)
+    values[:2, shape[1] // 2 :] = values[2:, : shape[1] // 2] = np.nan
+    variance, nu = least_squares(values)
+    fit = additive_fit(values)
+    assert fit.nu == nu
+    assert fit.variance == pytest.approx(variance, rel=1e-9)

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from orchestrator.stats import exact
 from orchestrator.stats.exact import seeds_to_reach, sign_flip
 from tests.stats.reference import sign_flips
 
@@ -38,3 +39,10 @@ def test_no_difference_at_all_has_p_one():
 
 def test_five_seeds_are_needed_for_five_percent():
     assert [seeds_to_reach(a) for a in (0.25, 0.125, 0.05, 0.03125, 0.01)] == [2, 3, 5, 5, 7]
+
+
+def test_working_in_blocks_changes_nothing(monkeypatch):
+    d = np.random.default_rng(2).normal(0.3, 1, (5, 7))
+    whole = sign_flip(d)
+    monkeypatch.setattr(exact, "_BLOCK", 23)  # four sign vectors at a time
+    assert sign_flip(d).tolist() == whole.tolist()
