@@ -65,7 +65,7 @@ def earlier_scores(record: Record, arm: Arm, block: tuple[int, ...]) -> list[flo
     """The arm's finite scores on every seed so far but those of the `block` to be compared."""
     ran = (t.seed for t in record.trials.values() if t.overrides == arm.overrides)
     seeds = tuple(sorted(set(ran) - set(block)))
-    values = compare.cells(record.of(arm, seeds), record.campaign.metric.name).values()
+    values = comparison.cells(record.of(arm, seeds), record.campaign.metric.name).values()
     return [v for v in values if math.isfinite(v)]
 
 
