@@ -247,6 +247,20 @@ class Series:
         return len(self.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One micro-batch of an optimizer step, number `index` in it, as the program told of it.
+
+    `samples` and `tokens` are those that counted in the loss; "" and None where it did not tell.
+    """
+
+    step: int
+    index: int
+    id: str
+    samples: float | None = None
+    tokens: float | None = None
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Telemetry:
     """All series of one trial, aligned on the optimizer step, and its header of plain facts.
@@ -255,11 +269,13 @@ class Telemetry:
     `val/...`, `test/...`, `lr` (group 0; others `lr/1`, ...), `grad_norm` (total, before
     clipping), `clip_coefficient` (1 = not clipped), `max_norm`, and per layer
     `update_ratio/<layer>`, `param_norm/<layer>`, ... Header keys used: `optimizer`, `steps`,
-    `weight_layers` (comma-separated names of weight matrices).
+    `weight_layers` (comma-separated names of weight matrices). `batches` are those of the steps up
+    to a spike of the gradient norm or to a step that was not finite.
     """
 
     series: Mapping[str, Series]
     header: Mapping[str, Scalar] = field(default_factory=dict)
+    batches: tuple[Batch, ...] = ()
 
     def __getitem__(self, name: str) -> Series:
         return self.series[name]

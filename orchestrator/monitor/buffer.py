@@ -3,44 +3,29 @@
 from __future__ import annotations
 
 import itertools
-import math
+import logging
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from orchestrator.monitor.probe import Measurement, fetch
+from orchestrator.monitor.probe import Measurement
+from orchestrator.monitor.spikes import Spikes, write_unusual
+from orchestrator.monitor.steps import SeenStep, StepRow, columns, see
+from orchestrator.monitor.values import Read, Value
 from orchestrator.nouns import Scalar
 from orchestrator.telemetry import Writer
-from orchestrator.telemetry.writer import Column
 
 _FLUSH_STEPS = 500
 _FLUSH_SECONDS = 2.0
 _FLUSH_TENSORS = 20_000
 """Bounds what an evaluation may log without a single step."""
 
-Value = float | Tensor
-"""A number, or a 0-d tensor that is read when the buffer is flushed."""
-
-
-class StepRow(NamedTuple):
-    """One optimizer step.
-
-    `seconds` is NaN for the first. `norms` are of gradients: one total, or one tensor for each
-    optimizer with the norm of each gradient. `max_norm` is None where `clip_grad_norm_` was not
-    called, infinite where it only recorded.
-    """
-
-    step: int
-    seconds: float
-    lr: tuple[Value, ...]
-    norms: tuple[Tensor, ...]
-    max_norm: float | None
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -55,6 +40,7 @@ class Buffer:
     steps: list[StepRow] = field(default_factory=list)
     layers: list[tuple[int, Measurement]] = field(default_factory=list)
     logged: list[tuple[int, str, Value]] = field(default_factory=list)
+    spikes: Spikes = field(default_factory=Spikes)
     facts: dict[str, Scalar] = field(default_factory=dict)
     tensors: int = 0
     flushed_at: float = field(default_factory=time.perf_counter)
@@ -93,12 +79,11 @@ class Buffer:
         self.flushed_at = time.perf_counter()
         if os.getpid() != self.process:
             return
-        held: list[Value] = [value for row in steps for value in (*row.lr, *row.norms)]
+        held: list[Value | None] = [value for row in steps for value in row.values()]
         held += [norms for _, m in layers for norms in (m.gradients, m.parameters, m.updates)]
         held += [value for _, _, value in logged]
-        read = _Read([value for value in held if isinstance(value, Tensor)])
-        for _, rows in itertools.groupby(steps, key=lambda row: len(row.lr)):
-            self._write_steps(list(rows), read)
+        read = Read([value for value in held if isinstance(value, Tensor)])
+        self._write_steps(steps, read)
         for names in dict.fromkeys(measurement.layers for _, measurement in layers):
             self._write_layers([row for row in layers if row[1].layers == names], read)
         if logged:
@@ -111,32 +96,45 @@ class Buffer:
         if os.getpid() == self.process:
             self.writer.close(self.facts)
 
-    def _write_steps(self, rows: Sequence[StepRow], read: _Read) -> None:
-        norm = np.array([read.norm(row.norms) for row in rows])
-        no_norm = np.array([not row.norms for row in rows])
-        max_norm = np.array([np.nan if row.max_norm is None else row.max_norm for row in rows])
-        no_clip = np.array([row.max_norm is None for row in rows])
-        # What torch multiplies the gradients with (clip_grads_with_norm_), or nothing at all.
-        with np.errstate(invalid="ignore"):
-            coefficient = np.where(np.isinf(max_norm), 1, np.minimum(1, max_norm / (norm + 1e-6)))
-        seconds = np.array([row.seconds for row in rows])
-        columns: dict[str, Column] = {
-            "grad_norm": np.ma.array(norm, mask=no_norm),
-            "clip_coefficient": np.ma.array(coefficient, mask=no_clip),
-            "max_norm": np.ma.array(max_norm, mask=no_clip),
-            "step_seconds": np.ma.array(seconds, mask=np.isnan(seconds)),
-        }
-        lr = np.array([[read.number(lr) for lr in row.lr] for row in rows])  # [n, groups]
-        for i in range(lr.shape[1]):
-            columns[f"lr/{i}" if i else "lr"] = lr[:, i]
-        self.writer.write_steps(np.array([row.step for row in rows]), columns)
+    def _write_steps(self, rows: Sequence[StepRow], read: Read) -> None:
+        for _, group in itertools.groupby(rows, key=lambda row: len(row.lr)):
+            part = list(group)
+            seen = [see(row, read) for row in part]
+            at = np.array([row.step for row in part])
+            self.writer.write_steps(at, columns(part, seen, read))
+            self._look_into(seen)
 
-    def _write_layers(self, rows: Sequence[tuple[int, Measurement]], read: _Read) -> None:
+    def _look_into(self, seen: Sequence[SeenStep]) -> None:
+        """Write what led to unusual steps."""
+        self._note_nonfinite(seen)
+        unusual = self.spikes.around(seen)
+        if unusual:
+            write_unusual(self.writer, unusual)
+
+    def _note_nonfinite(self, seen: Sequence[SeenStep]) -> None:
+        """The first step whose update had a NaN or infinity in it; a skipped one had none."""
+        if "first_nonfinite" in self.facts:
+            return
+        for each in seen:
+            bad = np.flatnonzero(~np.isfinite(each.norms))
+            if len(bad) and not each.is_skipped:
+                name = each.names[bad[0]] or "a parameter outside of the model"
+                self.facts["first_nonfinite"] = f"{each.step} {name}"
+                _log.warning(
+                    "the gradient of %s, and of %d parameters in all, was not finite in step %d;"
+                    " training goes on",
+                    name,
+                    len(bad),
+                    each.step,
+                )
+                return
+
+    def _write_layers(self, rows: Sequence[tuple[int, Measurement]], read: Read) -> None:
         steps = np.array([step for step, _ in rows])
         seen = [measurement for _, measurement in rows]
-        gradient = read.rows([m.gradients for m in seen])  # [n, layers], as the others
-        parameter = read.rows([m.parameters for m in seen])
-        update = read.rows([m.updates for m in seen])
+        gradient = _rows(read, [m.gradients for m in seen])  # [n, layers], as the others
+        parameter = _rows(read, [m.parameters for m in seen])
+        update = _rows(read, [m.updates for m in seen])
         untouched = np.zeros(gradient.shape, dtype=np.bool_)
         for row, measurement in enumerate(seen):
             untouched[row, list(measurement.untouched)] = True
@@ -149,7 +147,7 @@ class Buffer:
         }
         self.writer.write_layers(steps, seen[0].layers, columns)
 
-    def _write_logged(self, rows: Sequence[tuple[int, str, Value]], read: _Read) -> None:
+    def _write_logged(self, rows: Sequence[tuple[int, str, Value]], read: Read) -> None:
         """A `train/...` logged several times in a step is the mean: those are its micro-batches."""
         values: dict[tuple[int, str], list[float]] = {}
         for step, name, value in rows:
@@ -162,17 +160,5 @@ class Buffer:
         self.writer.write_logged(np.array(steps), names, means)
 
 
-class _Read:
-    """The numbers behind a flush's tensors, brought to the host together."""
-
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._values = dict(zip(map(id, tensors), fetch(tensors), strict=True))
-
-    def number(self, value: Value) -> float:
-        return self._values[id(value)][0] if isinstance(value, Tensor) else value
-
-    def norm(self, parts: Sequence[Tensor]) -> float:
-        return math.hypot(*(number for part in parts for number in self._values[id(part)]))
-
-    def rows(self, tensors: Sequence[Tensor]) -> npt.NDArray[np.float32]:
-        return np.array([self._values[id(tensor)] for tensor in tensors], dtype=np.float32)
+def _rows(read: Read, tensors: Sequence[Tensor]) -> npt.NDArray[np.float32]:
+    return np.array([read.vector(tensor) for tensor in tensors], dtype=np.float32)

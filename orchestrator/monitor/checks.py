@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from orchestrator.errors import OrchestratorError, collect, nearest
+from orchestrator.monitor.intake import MicroBatch
 from orchestrator.nouns import Level, Monitoring
 from orchestrator.telemetry.layout import EVERY_VARIABLE, LEVEL_VARIABLE
 
@@ -89,6 +91,27 @@ def monitoring(
     return Monitoring(Level(level), int(every))
 
 
+def grad_scaler(scaler: object) -> None:
+    """Raise unless it is a GradScaler or nothing."""
+    if scaler is not None and not isinstance(scaler, GradScaler):
+        raise OrchestratorError(
+            f"watch: the scaler is a {type(scaler).__name__}",
+            "give the torch.amp.GradScaler that scales the loss, or leave it out",
+        )
+
+
+def micro_batch(id: object, samples: object, tokens: object) -> MicroBatch:
+    """What the program tells of a micro-batch."""
+    if id is not None and (isinstance(id, bool) or not isinstance(id, str | Integral)):
+        raise OrchestratorError(
+            f"batch: id is a {type(id).__name__}",
+            "give a text or a whole number, such as the index of the batch in its epoch",
+        )
+    told = {"samples": samples, "tokens": tokens}
+    counts = {n: None if v is None else number("batch", n, v) for n, v in told.items()}
+    return MicroBatch(None if id is None else str(id), **counts)
+
+
 def step(value: int, name: str, last: int) -> int:
     """`value`, if it can be the step of metric `name`, logged at step `last` before."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
@@ -104,14 +127,16 @@ def step(value: int, name: str, last: int) -> int:
     return int(value)
 
 
-def number(name: str, value: object) -> float | Tensor:
+def number(method: str, name: str, value: object) -> float | Tensor:
     """`value` as a float, or as a 0-d tensor that nobody else changes and nobody waits for."""
     if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
         return value.detach().reshape(()).clone()
     if isinstance(value, Real):
         return float(value)
     what = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
-    raise OrchestratorError(f"log: {name} is {what}", "log a number or a tensor with one element")
+    raise OrchestratorError(
+        f"{method}: {name} is {what}", "give a number or a tensor with one element"
+    )
 
 
 def max_norm(value: float | None) -> float:

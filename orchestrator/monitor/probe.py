@@ -1,16 +1,17 @@
-"""Norms of gradients, parameters and updates, as tensors that stay on the device until `fetch`."""
+"""Norms of gradients, parameters and updates, as tensors that stay on the device until a flush."""
 
 from __future__ import annotations
 
 import contextlib
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-_HALVES = (torch.float16, torch.bfloat16)
+from orchestrator.monitor.steps import Gradients
+
+HALVES = (torch.float16, torch.bfloat16)
 """Norms of these are summed in float32: float16 overflows at 65504, bfloat16 has three digits."""
 
 
@@ -40,15 +41,21 @@ class Probe:
         """`names` by parameter, in the model's order."""
         self.optimizer = optimizer
         self._names = names
+        self._all_names: tuple[str, ...] = ()
         self._layers: dict[Tensor, str] = {}
         self._gradients: tuple[Tensor, tuple[int, ...]] | None = None
         self._before: tuple[list[Tensor], Tensor] | None = None
 
-    def gradient_norms(self) -> Tensor | None:
+    def gradient_norms(self) -> Gradients | None:
         """Norm of each gradient that the optimizer applies, of a layer or not; None if none."""
-        groups = self.optimizer.param_groups
-        gradients = [g for group in groups for p in group["params"] if (g := p.grad) is not None]
-        return norms(gradients) if gradients else None
+        parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+        if len(parameters) != len(self._all_names):
+            self._all_names = tuple(self._names.get(p, "") for p in parameters)
+        gradients = [g for p in parameters if (g := p.grad) is not None]
+        names = self._all_names
+        if len(gradients) < len(parameters):
+            names = tuple(self._names.get(p, "") for p in parameters if p.grad is not None)
+        return Gradients(names, norms(gradients)) if gradients else None
 
     def see_gradients(self) -> None:
         """Measure the layers' gradients as they are now."""
@@ -59,6 +66,11 @@ class Probe:
             untouched = tuple(i for i, gradient in enumerate(gradients) if gradient is None)
             present = [touched[0] if gradient is None else gradient for gradient in gradients]
             self._gradients = norms(present), untouched
+
+    def unscale(self, scale: Tensor) -> None:
+        """Divide the gradients' norms by the scale of the loss that they were seen with."""
+        if self._gradients is not None:
+            self._gradients = self._gradients[0] / scale, self._gradients[1]
 
     def see_parameters(self) -> None:
         """Measure the layers' parameters, and keep a copy of them until `measure`."""
@@ -99,21 +111,4 @@ def norms(tensors: list[Tensor]) -> Tensor:
 
 
 def _precision(tensor: Tensor) -> torch.dtype | None:
-    return torch.float32 if tensor.dtype in _HALVES else None
-
-
-def fetch(tensors: Sequence[Tensor]) -> list[list[float]]:
-    """Values of each tensor, flat, brought to the host in one transfer per device and data type."""
-    kinds: dict[tuple[torch.device, torch.dtype], list[int]] = {}
-    for i, tensor in enumerate(tensors):
-        kinds.setdefault((tensor.device, tensor.dtype), []).append(i)
-    values: list[list[float]] = [[] for _ in tensors]
-    for members in kinds.values():
-        members.sort(key=lambda i: tensors[i].dim() > 0)
-        numbers = [tensors[i] for i in members if tensors[i].dim() == 0]
-        vectors = [tensors[i] for i in members[len(numbers) :]]
-        flat = torch.cat([*([torch.stack(numbers)] if numbers else []), *vectors])
-        read = iter(flat.cpu().double().tolist())
-        for i in members:
-            values[i] = list(itertools.islice(read, tensors[i].numel()))
-    return values
+    return torch.float32 if tensor.dtype in HALVES else None

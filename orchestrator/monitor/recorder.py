@@ -12,12 +12,16 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec
 
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from orchestrator.monitor import facts
-from orchestrator.monitor.buffer import Buffer, StepRow, Value
+from orchestrator.monitor.buffer import Buffer
+from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.leftovers import Leftovers
 from orchestrator.monitor.probe import Probe
+from orchestrator.monitor.underway import StepUnderWay
+from orchestrator.monitor.values import Value
 from orchestrator.nouns import Level, Monitoring
 from orchestrator.telemetry import Writer, recordings
 
@@ -67,6 +71,7 @@ class Recorder:
         monitoring: Monitoring,
         folder: Path,
         first_step: int = 0,
+        scaler: GradScaler | None = None,
     ) -> None:
         names = facts.parameter_names(model)
         self.model = model
@@ -79,13 +84,14 @@ class Recorder:
         self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
         self._leftovers = {id(optimizer): Leftovers(optimizer) for optimizer in optimizers}
         self._is_sharded = any(hasattr(parameter, "full_tensor") for parameter in names)
+        # Reading a sharded one would wait for the other ranks.
+        self._sees_gradients = self._sees_norms and not self._is_sharded
         self._first: int | None = None
         self._first_step = first_step
         self._step = 0
         self._ended_at = math.nan
         self._is_logged_first = False
-        self._clip: tuple[Tensor, float | None] | None = None
-        self._norms: list[Tensor] = []
+        self._under_way = StepUnderWay(names, optimizers, scaler)
         self._stepped: set[int] = set()
         header = facts.header(model, optimizers, names)
         header |= {"monitor_level": monitoring.level.value, "monitor_every": monitoring.every}
@@ -95,6 +101,8 @@ class Recorder:
             *(optimizer.register_step_pre_hook(self._before_step) for optimizer in optimizers),
             *(optimizer.register_step_post_hook(self._after_step) for optimizer in optimizers),
         ]
+        if self._sees_gradients:
+            self._hooks += self._under_way.intake.count_passes(names, optimizers)
         _recorders.add(self)
         recordings.add(self)  # a trial's host closes it when the program is through
         if self._is_sharded:
@@ -122,23 +130,39 @@ class Recorder:
         return self._step
 
     @_guarded
-    def see_gradients(self) -> None:
-        """Measure the layers' gradients, which are still whole, if this step is sampled."""
-        self._begin()
-        if self._is_sampled():
-            for probe in self._probes.values():
-                probe.see_gradients()
+    def see_batch(self, batch: MicroBatch) -> None:
+        """Count a micro-batch into the step under way."""
+        self._under_way.intake.add(batch)
 
     @_guarded
-    def see_clip(self, norm: Tensor, max_norm: float | None) -> None:
-        """Keep the total norm of the gradients before they are clipped.
+    def see_gradients(self) -> None:
+        """Measure the gradients, which are still whole."""
+        self._begin()
+        if self._sees_gradients:
+            for probe in self._probes.values():
+                self._see_gradients(probe)
 
-        `max_norm` is infinite if nothing is clipped, and None if nobody knows how they are.
+    @_guarded
+    def see_clip(
+        self, norm: Tensor | None, max_norm: float | None, each: Tensor | None = None
+    ) -> None:
+        """Keep the norm of gradients that are about to be clipped, or were once they were seen.
+
+        `norm` is None if it is that of the gradients seen, and `each` [n] are the norms of the
+        model's single gradients: if they are known, those need not be seen before. `max_norm` is
+        infinite if nothing is clipped, and None if nobody knows how they are.
         """
         self._begin()
-        if self._is_sharded or not self._sees_norms:  # reading it would wait for the other ranks
+        if not self._sees_gradients:
             return
-        self._clip = norm.detach().clone(), max_norm
+        if each is None and not self._under_way.has_gradients:
+            self.see_gradients()
+        elif each is not None and self._is_sampled():
+            for probe in self._probes.values():
+                probe.see_gradients()
+        scale = self._under_way.see_clip(norm, max_norm, each)
+        if scale is not None:
+            self._see_scaled(list(self._probes.values()), scale)
 
     def close(self) -> None:
         """Look on no longer, and write what is left."""
@@ -167,10 +191,13 @@ class Recorder:
         if id(optimizer) in self._stepped:
             self._end_step()
         probe = self._probes[id(optimizer)]
+        scale = self._under_way.see_scale(optimizer)
+        if scale is not None:
+            self._see_scaled([probe], scale)
         if self._is_sampled():
             probe.see_parameters()
         if not _has_gradients_later(optimizer, args, kwargs):
-            self._see_gradients(probe)
+            self._see_applied(probe)
 
     @_guarded
     def _after_step(
@@ -178,25 +205,38 @@ class Recorder:
     ) -> None:
         probe = self._probes[id(optimizer)]
         if _has_gradients_later(optimizer, args, kwargs):
-            self._see_gradients(probe)
+            self._see_applied(probe)
         measurement = probe.measure() if self._is_sampled() else None
         if measurement is not None:
             self._buffer.add_layers(self._step, measurement)
-        if self._sees_norms and not self._is_sharded:
+        if self._sees_gradients:
             self._leftovers[id(optimizer)].look()
+        self._under_way.intake.see_step()
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._probes):
             self._end_step()
 
+    def _see_applied(self, probe: Probe) -> None:
+        """Gradients as the optimizer gets them, unless they were seen before they were clipped."""
+        if self._sees_gradients and not self._under_way.is_clipped:
+            self._see_gradients(probe)
+
     def _see_gradients(self, probe: Probe) -> None:
-        """Where `clip_grad_norm_` was called, it has seen them, and before they were clipped."""
-        if self._clip is not None or self._is_sharded or not self._sees_norms:
-            return
-        norms = probe.gradient_norms()
-        if norms is not None:
-            self._norms.append(norms)
+        self._under_way.see_gradients(probe)
         if self._is_sampled():
             probe.see_gradients()
+
+    def _see_scaled(self, probes: Sequence[Probe], scale: Tensor) -> None:
+        """Gradients are clipped while they are multiplied with the loss scale."""
+        for probe in probes:
+            probe.unscale(scale)
+        if "clipped_scaled" not in self._buffer.facts:
+            self._buffer.facts["clipped_scaled"] = True
+            _log.warning(
+                "gradients are clipped while they are multiplied with the loss scale, so that the"
+                " threshold is another whenever the scale changes; call scaler.unscale_(optimizer)"
+                " before. The norms that are recorded are those of the unscaled gradients"
+            )
 
     def _begin(self) -> None:
         if self._first is None:
@@ -215,26 +255,18 @@ class Recorder:
 
     def _end_step(self) -> None:
         now = time.perf_counter()
+        is_clipped = self._under_way.is_clipped
+        row = self._under_way.take(self._step, now - self._ended_at)
+        self._ended_at = now
         if self._sees_norms:
-            self._add_step(now)
+            self._buffer.add_step(row)
+            self._note("unclipped" if is_clipped else "optimizer")
         self._step += 1
-        self._clip = None
-        self._norms.clear()
         self._stepped.clear()
         self._buffer.facts["steps"] = self._step
         self._buffer.facts["stale_steps"] = max(seen.stale for seen in self._leftovers.values())
         if self._buffer.is_due(now):
             self._buffer.flush()
-
-    def _add_step(self, now: float) -> None:
-        groups = (g for probe in self._probes.values() for g in probe.optimizer.param_groups)
-        lr = tuple(_value(group.get("lr", math.nan)) for group in groups)
-        norms, max_norm = tuple(self._norms), None
-        if self._clip is not None:
-            norms, max_norm = (self._clip[0],), self._clip[1]
-        self._buffer.add_step(StepRow(self._step, now - self._ended_at, lr, norms, max_norm))
-        self._ended_at = now
-        self._note("optimizer" if self._clip is None else "unclipped")
 
     def _note(self, seen: str) -> None:
         """Which norm was seen: before clipping, or what the optimizer got, clipped or not."""
@@ -264,7 +296,3 @@ def _steps_taken(optimizer: Optimizer) -> int:
     """Steps in a loaded optimizer's state; 0 for a new one, and for one that does not count."""
     states = [state for state in optimizer.state.values() if "step" in state]
     return int(states[0]["step"]) if states else 0
-
-
-def _value(lr: float | Tensor) -> Value:
-    return lr.detach().clone() if isinstance(lr, Tensor) else float(lr)

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.monitor import checks, facts
+from orchestrator.monitor.clip import total_norm
 from orchestrator.monitor.recorder import Recorder, open_recorders
 from orchestrator.telemetry import canonical
 from orchestrator.telemetry.layout import FOLDER, FOLDER_VARIABLE
@@ -24,6 +26,7 @@ def watch(
     level: str | None = None,
     every: int | None = None,
     first_step: int = 0,
+    scaler: GradScaler | None = None,
     folder: Path | None = None,
 ) -> Monitor:
     """The monitor of a training; it records if this is a trial of a campaign, or `folder` is given.
@@ -31,13 +34,16 @@ def watch(
     `level` is how much it records, off, norms, default or full; `every` is how many optimizer steps
     lie between two measurements of each layer. Left out, they are what the campaign says in
     `monitor: {level, every}`. `first_step` is the number of steps that a resumed training has made,
-    if its optimizer does not count them (SGD does not, Adam does). Telemetry is written to
-    `telemetry/` in `folder`, which is the trial's in a campaign. The training itself is never
-    changed: same weights bit for bit, no random number drawn, no error of ours raised into it
-    (recording ends with one warning instead). Of a distributed training, rank 0 records.
+    if its optimizer does not count them (SGD does not, Adam does). Given the `scaler` of a
+    mixed-precision training, its scale and the steps that it skips are recorded, and norms are
+    always those of unscaled gradients. Telemetry is written to `telemetry/` in `folder`, which is
+    the trial's in a campaign. The training itself is never changed: same weights bit for bit, no
+    random number drawn, no error of ours raised into it (recording ends with one warning instead).
+    Of a distributed training, rank 0 records.
     """
     optimizers = checks.model_and_optimizers(model, optimizer)
     wanted = checks.monitoring(level, every, os.environ)
+    checks.grad_scaler(scaler)
     trial = folder or os.environ.get(FOLDER_VARIABLE)
     if not trial or facts.world()[0] != 0:
         return Monitor(model, None)
@@ -50,7 +56,7 @@ def watch(
                 "close() that one first; for several models give one nn.ModuleList of them and "
                 "all their optimizers",
             )
-    return Monitor(model, Recorder(model, optimizers, wanted, place, first_step))
+    return Monitor(model, Recorder(model, optimizers, wanted, place, first_step, scaler))
 
 
 class Monitor:
@@ -76,13 +82,29 @@ class Monitor:
         values in one step (micro-batches) are averaged. Of other metrics the last one stands.
         """
         for given, value in metrics.items():
-            number = checks.number(given, value)
+            number = checks.number("log", given, value)
             name = self._name(given)
             if step is not None:
                 step = checks.step(step, given, self._last_steps.get(name, 0))
                 self._last_steps[name] = step
             if self._recorder is not None:
                 self._recorder.log(name, number, step)
+
+    def batch(
+        self,
+        id: str | int | None = None,
+        *,
+        samples: float | Tensor | None = None,
+        tokens: float | Tensor | None = None,
+    ) -> None:
+        """Tell of a micro-batch, before `optimizer.step()`: how much of it counts in the loss.
+
+        Tensors of one element are not waited for. `id` is what finds the batch again; it is kept
+        for the steps up to a spike of the gradient norm, or to one that is not finite.
+        """
+        told = checks.micro_batch(id, samples, tokens)
+        if self._recorder is not None:
+            self._recorder.see_batch(told)
 
     def clip_grad_norm_(self, max_norm: float | None) -> Tensor:
         """Clip the model's gradients like `torch.nn.utils.clip_grad_norm_`, and record.
@@ -92,10 +114,9 @@ class Monitor:
         """
         limit = checks.max_norm(max_norm)
         parameters = list(self._model.parameters())
-        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm, each = total_norm([p.grad for p in parameters if p.grad is not None])
         if self._recorder is not None:
-            self._recorder.see_gradients()
-            self._recorder.see_clip(norm, limit)
+            self._recorder.see_clip(norm, limit, each)
         if limit < math.inf:
             nn.utils.clip_grads_with_norm_(parameters, limit, norm)
         return norm

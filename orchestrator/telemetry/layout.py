@@ -17,6 +17,8 @@ file; `<number>` counts a generation's files. Kinds:
   layers named in the schema's metadata.
 - `logged`: what the user logged, one row per value: `step`, `name`, `value`. Long, because its
   columns are known only at the end.
+- `batches`: the micro-batches up to an unusual step, one row each: `step`, `index` in it, `id`,
+  `samples`, `tokens`.
 
 A null is "not recorded"; NaN and inf are values. A reader skips kinds it does not know.
 """
@@ -36,7 +38,7 @@ LEVEL_VARIABLE = "ORCHESTRATOR_MONITOR_LEVEL"
 EVERY_VARIABLE = "ORCHESTRATOR_MONITOR_EVERY"
 """Environment variables that say how much it is to record, and every how many steps; see Level."""
 
-STEPS, LAYERS, LOGGED = "steps", "layers", "logged"
+STEPS, LAYERS, LOGGED, BATCHES = "steps", "layers", "logged", "batches"
 LAYER_NAMES = b"layers"
 
 _FILE = re.compile(r"(\d{4,})-([a-z]+)-(\d+)\.arrow")

@@ -24,6 +24,12 @@ _UNITS = {
     "param_norm": "1",
     "update_ratio": "1",
     "step_seconds": "s",
+    "loss_scale": "1",
+    "skipped_steps": "count",
+    "nonfinite": "count",
+    "samples": "count",
+    "tokens": "count",
+    "micro_batches": "count",
 }
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Floats, Ints, Scalar, Series, Telemetry
+from orchestrator.nouns import Batch, Floats, Ints, Scalar, Series, Telemetry
 from orchestrator.telemetry import layout
 from orchestrator.telemetry.names import unit
 
@@ -45,7 +45,7 @@ def read(folder: Path) -> Telemetry:
     header = _header(store)
     if "steps" not in header and "step_seconds" in recorded:
         header["steps"] = int(recorded["step_seconds"].steps[-1]) + 1
-    return Telemetry(series, header)
+    return Telemetry(series, header, _micro_batches(generations, resumed))
 
 
 def read_metrics(folder: Path) -> dict[str, float]:
@@ -120,6 +120,19 @@ def _collect(
                 if keep.any():
                     pieces.setdefault(name, []).append((steps[keep], values[keep]))
     return {name: _series(name, parts) for name, parts in pieces.items()}
+
+
+def _micro_batches(
+    generations: dict[int, list[layout.StoreFile]], resumed: dict[int, float]
+) -> tuple[Batch, ...]:
+    found = {}
+    for generation in sorted(generations):
+        for file in generations[generation]:
+            table = _table(file.path) if file.kind == layout.BATCHES else None
+            for row in table.to_pylist() if table is not None else ():
+                if row["step"] < resumed[generation]:
+                    found[row["step"], row["index"]] = Batch(**row)
+    return tuple(found[key] for key in sorted(found))
 
 
 def _series(name: str, parts: Iterable[tuple[Ints, Floats]]) -> Series:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.nouns import Floats, Ints, Scalar
+from orchestrator.nouns import Batch, Floats, Ints, Scalar
 from orchestrator.telemetry import layout
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _SYNC_SECONDS = 10.0
 """A killed process loses nothing that was written; fsync guards against a dying machine, and costs
 milliseconds on a network disk, so it is not done for every chunk."""
+
+_COUNTS = ("samples", "tokens")
 
 _log = logging.getLogger(__name__)
 
@@ -83,6 +85,19 @@ class Writer:
         """Append one row per logged value: `steps` [n], `names` [n], `values` [n]."""
         columns = {"step": _array(steps), "name": _strings(names), "value": _array(values)}
         self._append(layout.LOGGED, columns)
+
+    def write_batches(self, batches: Sequence[Batch]) -> None:
+        """Append one row per micro-batch."""
+        columns = {name: _numbers([getattr(b, name) for b in batches]) for name in _COUNTS}
+        self._append(
+            layout.BATCHES,
+            {
+                "step": _array(np.array([batch.step for batch in batches])),
+                "index": _array(np.array([batch.index for batch in batches])),
+                "id": _strings([batch.id for batch in batches]),
+                **columns,
+            },
+        )
 
     def amend(self, facts: Mapping[str, Scalar]) -> None:
         """Add `facts` to the header, or change them."""
@@ -166,6 +181,11 @@ def _array(values: Column | Ints) -> pa.Array:
         values = values.data
     data = pa.py_buffer(np.ascontiguousarray(values))
     return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, data])
+
+
+def _numbers(values: Sequence[float | None]) -> pa.Array:
+    numbers = np.array([0.0 if value is None else value for value in values])
+    return _array(np.ma.array(numbers, mask=[value is None for value in values]))
 
 
 def _strings(texts: Sequence[str]) -> pa.Array:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator import watch
 from orchestrator.telemetry import read
@@ -70,6 +71,8 @@ def record(
         }
         total = norm(gradients.values())
         put("grad_norm", step, total)
+        put("nonfinite", step, sum(not g.isfinite().all() for g in gradients.values()))
+        put("micro_batches", step, len(micro))
         if max_norm is not None:
             torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm)
             put("max_norm", step, max_norm)
@@ -121,3 +124,16 @@ def same_telemetry(first, second, rel=1e-6):
         assert ours[name].values == pytest.approx(theirs[name].values, rel=rel, nan_ok=True), name
     assert ours.header == theirs.header
     return ours
+
+
+class Waits(TorchDispatchMode):
+    """Counts what makes the host wait for the device."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.overloadpacket._qualified_op_name
+        self.count += name in ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero")
+        return func(*args, **(kwargs or {}))

@@ -7,7 +7,15 @@ from plain_record import batches, fit, start
 from orchestrator.errors import OrchestratorError
 from orchestrator.telemetry import read
 
-NORMS = {"lr", "grad_norm", "clip_coefficient", "max_norm", "step_seconds"}
+NORMS = {
+    "lr",
+    "grad_norm",
+    "nonfinite",
+    "micro_batches",
+    "clip_coefficient",
+    "max_norm",
+    "step_seconds",
+}
 LOGGED = {"train/loss", "accuracy"}
 
 

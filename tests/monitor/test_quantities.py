@@ -302,6 +302,7 @@ def test_a_skipped_step_is_no_step(tmp_path):
             monitor.clip_grad_norm_(0.3)
             scaler.step(optimizer)
     monitor.close()
+    expected["micro_batches"] |= {0: 3, 7: 3}  # a scaler that `watch` was not told of
     same(read(tmp_path), expected, rel=1e-4)
 
 

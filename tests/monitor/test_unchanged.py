@@ -4,9 +4,8 @@ import copy
 
 import pytest
 import torch
-from plain_record import batches, fit, mlp, points, start
+from plain_record import Waits, batches, fit, mlp, points, start
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator import watch
 from orchestrator.monitor import buffer
@@ -79,19 +78,6 @@ def test_models_and_optimizers_can_still_be_copied(tmp_path):
     copy.deepcopy(model)
     copy.deepcopy(optimizer).step()
     monitor.close()
-
-
-class Waits(TorchDispatchMode):
-    """Counts what makes the host wait for the device."""
-
-    def __init__(self):
-        super().__init__()
-        self.count = 0
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        name = func.overloadpacket._qualified_op_name
-        self.count += name in ("aten::_local_scalar_dense", "aten::equal", "aten::nonzero")
-        return func(*args, **(kwargs or {}))
 
 
 def test_nothing_waits_for_the_device_between_flushes(tmp_path):
