@@ -15,7 +15,7 @@ from torch import Tensor
 
 from orchestrator.monitor.probe import Measurement
 from orchestrator.monitor.spikes import Spikes, write_unusual
-from orchestrator.monitor.steps import SeenStep, StepRow, columns, see
+from orchestrator.monitor.steps import SeenStep, StepRow, columns, rescaled, see
 from orchestrator.monitor.values import Read, Value
 from orchestrator.nouns import Scalar
 from orchestrator.telemetry import Writer
@@ -103,6 +103,9 @@ class Buffer:
             at = np.array([row.step for row in part])
             self.writer.write_steps(at, columns(part, seen, read))
             self._look_into(seen)
+            for row, each in zip(part, seen, strict=True):
+                if row.applied:
+                    self._note_rescaled(rescaled(row, each, read))
 
     def _look_into(self, seen: Sequence[SeenStep]) -> None:
         """Write what led to unusual steps."""
@@ -110,6 +113,18 @@ class Buffer:
         unusual = self.spikes.around(seen)
         if unusual:
             write_unusual(self.writer, unusual)
+
+    def _note_rescaled(self, factor: float | None) -> None:
+        """Norms and threshold are in another unit than what the optimizer applies."""
+        if factor is None or 0.5 < factor < 2 or "rescaled_after_clipping" in self.facts:
+            return
+        self.facts["rescaled_after_clipping"] = factor
+        _log.warning(
+            "gradients are multiplied by %.3g between clip_grad_norm_ and the optimizer's step, so"
+            " the norms that are recorded are not of what it applies. With a GradScaler:"
+            " watch(..., scaler=scaler), and scaler.unscale_(optimizer) before you clip",
+            factor,
+        )
 
     def _note_nonfinite(self, seen: Sequence[SeenStep]) -> None:
         """The first step whose update had a NaN or infinity in it; a skipped one had none."""

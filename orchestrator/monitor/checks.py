@@ -91,6 +91,16 @@ def monitoring(
     return Monitoring(Level(level), int(every))
 
 
+def first_step(value: int | None) -> None:
+    """Raise unless it is a number of steps or nothing."""
+    if value is not None and (
+        isinstance(value, bool) or not isinstance(value, Integral) or value < 0
+    ):
+        raise OrchestratorError(
+            f"watch: first_step={value!r}", "give the number of optimizer steps made, 0 or more"
+        )
+
+
 def grad_scaler(scaler: object) -> None:
     """Raise unless it is a GradScaler or nothing."""
     if scaler is not None and not isinstance(scaler, GradScaler):

@@ -20,10 +20,11 @@ from orchestrator.monitor.buffer import Buffer
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.leftovers import Leftovers
 from orchestrator.monitor.probe import Probe
-from orchestrator.monitor.underway import StepUnderWay
+from orchestrator.monitor.resuming import steps_taken
+from orchestrator.monitor.underway import StepUnderWay, has_gradients_later
 from orchestrator.monitor.values import Value
 from orchestrator.nouns import Level, Monitoring
-from orchestrator.telemetry import Writer, recordings
+from orchestrator.telemetry import Writer, recordings, steps_written
 
 _EARLY_STEPS, _EARLY_EVERY = 60, 2
 """The first 60 steps tell whether the learning rate is too high, so they are sampled more often."""
@@ -60,8 +61,7 @@ class Recorder:
     """One training's recording.
 
     A step is over when each optimizer has stepped, or when one of them steps again. Steps count
-    from where a loaded optimizer has got to, so that a resumed training goes on where it was; from
-    `first_step`, if the optimizer does not count its steps.
+    from where a resumed training was: see `steps_taken`.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Recorder:
         optimizers: Sequence[Optimizer],
         monitoring: Monitoring,
         folder: Path,
-        first_step: int = 0,
+        first_step: int | None = None,
         scaler: GradScaler | None = None,
     ) -> None:
         names = facts.parameter_names(model)
@@ -88,6 +88,7 @@ class Recorder:
         self._sees_gradients = self._sees_norms and not self._is_sharded
         self._first: int | None = None
         self._first_step = first_step
+        self._written = steps_written(folder)
         self._step = 0
         self._ended_at = math.nan
         self._is_logged_first = False
@@ -155,9 +156,7 @@ class Recorder:
         self._begin()
         if not self._sees_gradients:
             return
-        if each is None and not self._under_way.has_gradients:
-            self.see_gradients()
-        elif each is not None and self._is_sampled():
+        if each is not None and self._is_sampled():
             for probe in self._probes.values():
                 probe.see_gradients()
         scale = self._under_way.see_clip(norm, max_norm, each)
@@ -196,7 +195,7 @@ class Recorder:
             self._see_scaled([probe], scale)
         if self._is_sampled():
             probe.see_parameters()
-        if not _has_gradients_later(optimizer, args, kwargs):
+        if not has_gradients_later(optimizer, args, kwargs):
             self._see_applied(probe)
 
     @_guarded
@@ -204,7 +203,7 @@ class Recorder:
         self, optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
     ) -> None:
         probe = self._probes[id(optimizer)]
-        if _has_gradients_later(optimizer, args, kwargs):
+        if has_gradients_later(optimizer, args, kwargs):
             self._see_applied(probe)
         measurement = probe.measure() if self._is_sampled() else None
         if measurement is not None:
@@ -218,8 +217,11 @@ class Recorder:
 
     def _see_applied(self, probe: Probe) -> None:
         """Gradients as the optimizer gets them, unless they were seen before they were clipped."""
-        if self._sees_gradients and not self._under_way.is_clipped:
-            self._see_gradients(probe)
+        if self._sees_gradients:
+            if self._under_way.is_clipped:
+                self._under_way.see_applied(probe)
+            else:
+                self._see_gradients(probe)
 
     def _see_gradients(self, probe: Probe) -> None:
         self._under_way.see_gradients(probe)
@@ -240,8 +242,8 @@ class Recorder:
 
     def _begin(self) -> None:
         if self._first is None:
-            optimizer = next(iter(self._probes.values())).optimizer
-            self._first = self._step = _steps_taken(optimizer) or self._first_step
+            optimizers = [probe.optimizer for probe in self._probes.values()]
+            self._first = self._step = steps_taken(optimizers, self._first_step, self._written)
 
     def _is_sampled(self) -> bool:
         is_early = self._first is not None and self._step - self._first < _EARLY_STEPS
@@ -282,17 +284,3 @@ def _close(buffer: Buffer) -> None:
         buffer.close()
     except Exception as error:
         _log.warning("the end of the recording is lost", exc_info=error)
-
-
-def _has_gradients_later(
-    optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
-) -> bool:
-    """Whether `step` makes its gradients (in a closure) or unscales them (fused, GradScaler)."""
-    closure = args[1] if len(args) > 1 else kwargs.get("closure")
-    return closure is not None or getattr(optimizer, "grad_scale", None) is not None
-
-
-def _steps_taken(optimizer: Optimizer) -> int:
-    """Steps in a loaded optimizer's state; 0 for a new one, and for one that does not count."""
-    states = [state for state in optimizer.state.values() if "step" in state]
-    return int(states[0]["step"]) if states else 0

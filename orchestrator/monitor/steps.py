@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -29,8 +30,9 @@ class StepRow(NamedTuple):
     """One optimizer step.
 
     `seconds` is NaN for the first. `gradients` come from `clip_grad_norm_` or from each optimizer;
-    `total` is their norm where only that is known. `max_norm` is NaN where nobody clipped, infinite
-    where `clip_grad_norm_` only recorded. Of a GradScaler: `scale` is in force, gradients
+    `total` is their norm where only that is known. `applied` are those that the optimizers got
+    after `clip_grad_norm_`, looked at in a few steps. `max_norm` is NaN where nobody clipped,
+    infinite where `clip_grad_norm_` only recorded. Of a GradScaler: `scale` is in force, gradients
     were seen with it where `is_scaled`, and `overflow` is above 0 where a fused optimizer skipped.
     """
 
@@ -39,6 +41,7 @@ class StepRow(NamedTuple):
     lr: tuple[Value, ...]
     gradients: tuple[Gradients, ...]
     total: Tensor | None
+    applied: tuple[Gradients, ...]
     max_norm: float
     is_scaled: bool
     scale: Tensor | None
@@ -48,7 +51,7 @@ class StepRow(NamedTuple):
     def values(self) -> Iterator[Value | None]:
         """All that may still be on the device."""
         yield from self.lr
-        yield from (part.norms for part in self.gradients)
+        yield from (part.norms for part in (*self.gradients, *self.applied))
         yield from (self.total, self.scale, self.overflow)
         for batch in self.taken.batches:
             yield from (batch.samples, batch.tokens)
@@ -95,6 +98,24 @@ def see(row: StepRow, read: Read) -> SeenStep:
     )
     is_seen = bool(row.gradients) or row.total is not None
     return SeenStep(row.step, total, max_norm, names, norms, is_seen, is_skipped, batches)
+
+
+def rescaled(row: StepRow, seen: SeenStep, read: Read) -> float | None:
+    """What gradients were multiplied with between clipping and the step; None if nobody looked."""
+    applied = {
+        name: n for part in row.applied for name, n in _named(part, read) if name in seen.names
+    }
+    if not applied:
+        return None
+    whole = dict(zip(seen.names, seen.norms.tolist(), strict=True))
+    before = math.hypot(*(whole[name] for name in applied))
+    after = math.hypot(*applied.values())
+    factor = after / (before * min(1, seen.max_norm / (seen.total + 1e-6))) if before > 0 else 1.0
+    return factor if math.isfinite(factor) else None
+
+
+def _named(part: Gradients, read: Read) -> Iterable[tuple[str, float]]:
+    return zip(part.names, read.vector(part.norms).tolist(), strict=True)
 
 
 def columns(rows: Sequence[StepRow], seen: Sequence[SeenStep], read: Read) -> dict[str, Column]:

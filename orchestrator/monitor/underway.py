@@ -15,6 +15,9 @@ from orchestrator.monitor.probe import HALVES, Probe
 from orchestrator.monitor.steps import Gradients, StepRow
 from orchestrator.monitor.values import Value
 
+_LOOKS = 3
+"""Enough to know whether a loop multiplies gradients after it clipped them; each costs a norm."""
+
 
 class _Clip(NamedTuple):
     gradients: tuple[Gradients, ...]
@@ -38,6 +41,8 @@ class StepUnderWay:
         self.intake = Intake(scaler)
         self._clip: _Clip | None = None
         self._gradients: dict[int, Gradients] = {}  # by the probe's id
+        self._applied: list[Gradients] = []
+        self._looks = 0
         self._scale: Tensor | None = None
         self._overflow: Tensor | None = None
 
@@ -45,11 +50,6 @@ class StepUnderWay:
     def is_clipped(self) -> bool:
         """Whether `clip_grad_norm_` was called."""
         return self._clip is not None
-
-    @property
-    def has_gradients(self) -> bool:
-        """Whether any were seen."""
-        return bool(self._gradients)
 
     def see_clip(
         self, total: Tensor | None, max_norm: float | None, each: Tensor | None
@@ -75,6 +75,13 @@ class StepUnderWay:
         gradients = probe.gradient_norms()
         if gradients is not None:
             self._gradients[id(probe)] = gradients
+
+    def see_applied(self, probe: Probe) -> None:
+        """Keep the norms of gradients after clipping, in the first few steps only."""
+        gradients = probe.gradient_norms() if self._looks < _LOOKS else None
+        if gradients is not None:
+            self._looks += 1
+            self._applied.append(gradients)
 
     def see_scale(self, optimizer: Optimizer) -> Tensor | None:
         """Keep the loss scale in force; it is returned if gradients were clipped with it in them.
@@ -105,6 +112,7 @@ class StepUnderWay:
             tuple(_lr(group) for each in self._optimizers for group in each.param_groups),
             clip.gradients,
             clip.total,
+            tuple(self._applied),
             math.nan if clip.max_norm is None else clip.max_norm,
             clip.is_scaled,
             self._scale,
@@ -113,6 +121,7 @@ class StepUnderWay:
         )
         self._clip = self._scale = self._overflow = None
         self._gradients.clear()
+        self._applied.clear()
         return row
 
     def _by_name(self, each: Tensor) -> Gradients | None:
@@ -120,6 +129,14 @@ class StepUnderWay:
         if len(each) != len(names):  # a layer without a gradient, or a new one
             names = tuple(name for p, name in self._names.items() if p.grad is not None)
         return Gradients(names, each) if len(each) == len(names) else None
+
+
+def has_gradients_later(
+    optimizer: Optimizer, args: tuple[object, ...], kwargs: dict[str, object]
+) -> bool:
+    """Whether `step` makes its gradients (in a closure) or unscales them (fused, GradScaler)."""
+    closure = args[1] if len(args) > 1 else kwargs.get("closure")
+    return closure is not None or getattr(optimizer, "grad_scale", None) is not None
 
 
 def _lr(group: Mapping[str, float | Tensor]) -> Value:

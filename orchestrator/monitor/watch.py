@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Sequence
@@ -14,9 +15,12 @@ from torch.optim import Optimizer
 from orchestrator.errors import OrchestratorError
 from orchestrator.monitor import checks, facts
 from orchestrator.monitor.clip import total_norm
+from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.recorder import Recorder, open_recorders
 from orchestrator.telemetry import canonical
 from orchestrator.telemetry.layout import FOLDER, FOLDER_VARIABLE
+
+_log = logging.getLogger(__name__)
 
 
 def watch(
@@ -25,7 +29,7 @@ def watch(
     *,
     level: str | None = None,
     every: int | None = None,
-    first_step: int = 0,
+    first_step: int | None = None,
     scaler: GradScaler | None = None,
     folder: Path | None = None,
 ) -> Monitor:
@@ -34,7 +38,8 @@ def watch(
     `level` is how much it records, off, norms, default or full; `every` is how many optimizer steps
     lie between two measurements of each layer. Left out, they are what the campaign says in
     `monitor: {level, every}`. `first_step` is the number of steps that a resumed training has made,
-    if its optimizer does not count them (SGD does not, Adam does). Given the `scaler` of a
+    if its optimizer does not count them (SGD does not, Adam does); left out, SGD with momentum goes
+    on where the telemetry ends. Given the `scaler` of a
     mixed-precision training, its scale and the steps that it skips are recorded, and norms are
     always those of unscaled gradients. Telemetry is written to `telemetry/` in `folder`, which is
     the trial's in a campaign. The training itself is never changed: same weights bit for bit, no
@@ -43,6 +48,7 @@ def watch(
     """
     optimizers = checks.model_and_optimizers(model, optimizer)
     wanted = checks.monitoring(level, every, os.environ)
+    checks.first_step(first_step)
     checks.grad_scaler(scaler)
     trial = folder or os.environ.get(FOLDER_VARIABLE)
     if not trial or facts.world()[0] != 0:
@@ -66,6 +72,7 @@ class Monitor:
         self._model = model
         self._recorder = recorder
         self._names: dict[str, str] = {}
+        self._told: set[str] = set()
         self._last_steps: dict[str, int] = {}
 
     @property
@@ -80,15 +87,13 @@ class Monitor:
         Left out, the step is the number of optimizer steps made; for `train/...` it is the step
         that used the loss, whether it is logged before or after `optimizer.step()`, and several
         values in one step (micro-batches) are averaged. Of other metrics the last one stands.
+        A mistake is told once, as a warning, and that value is not recorded.
         """
         for given, value in metrics.items():
-            number = checks.number("log", given, value)
-            name = self._name(given)
-            if step is not None:
-                step = checks.step(step, given, self._last_steps.get(name, 0))
-                self._last_steps[name] = step
-            if self._recorder is not None:
-                self._recorder.log(name, number, step)
+            try:
+                self._log(given, value, step)
+            except OrchestratorError as mistake:
+                self._tell(f"log {given}", mistake)
 
     def batch(
         self,
@@ -102,7 +107,11 @@ class Monitor:
         Tensors of one element are not waited for. `id` is what finds the batch again; it is kept
         for the steps up to a spike of the gradient norm, or to one that is not finite.
         """
-        told = checks.micro_batch(id, samples, tokens)
+        try:
+            told = checks.micro_batch(id, samples, tokens)
+        except OrchestratorError as mistake:
+            self._tell("batch", mistake)
+            told = MicroBatch(None, None, None)
         if self._recorder is not None:
             self._recorder.see_batch(told)
 
@@ -116,6 +125,8 @@ class Monitor:
         parameters = list(self._model.parameters())
         norm, each = total_norm([p.grad for p in parameters if p.grad is not None])
         if self._recorder is not None:
+            if each is None:
+                self._recorder.see_gradients()
             self._recorder.see_clip(norm, limit, each)
         if limit < math.inf:
             nn.utils.clip_grads_with_norm_(parameters, limit, norm)
@@ -125,6 +136,21 @@ class Monitor:
         """End the recording; happens by itself when the process ends. Later logs still count."""
         if self._recorder is not None:
             self._recorder.close()
+
+    def _log(self, given: str, value: float | Tensor, step: int | None) -> None:
+        number = checks.number("log", given, value)
+        name = self._name(given)
+        if step is not None:
+            step = checks.step(step, given, self._last_steps.get(name, 0))
+            self._last_steps[name] = step
+        if self._recorder is not None:
+            self._recorder.log(name, number, step)
+
+    def _tell(self, call: str, mistake: OrchestratorError) -> None:
+        """Warn once of a mistake of the user's: a training does not end of what is not recorded."""
+        if call not in self._told:
+            self._told.add(call)
+            _log.warning("%s", mistake)
 
     def _name(self, given: str) -> str:
         if given not in self._names:

@@ -58,6 +58,12 @@ def read_metrics(folder: Path) -> dict[str, float]:
     return {name: float(series.values[-1]) for name, series in logged.items()}
 
 
+def steps_written(folder: Path) -> int:
+    """Optimizer steps that the store in `folder` goes up to; 0 if there is none."""
+    steps = _header(_store(folder)).get("steps", 0)
+    return int(steps) if isinstance(steps, int | float) else 0
+
+
 def _store(folder: Path) -> Path:
     inner = folder / layout.FOLDER
     return inner if inner.is_dir() else folder

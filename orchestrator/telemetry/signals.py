@@ -190,11 +190,33 @@ def step_seconds(telemetry: Telemetry) -> float | None:
     return _median([telemetry["step_seconds"].values]) if "step_seconds" in telemetry else None
 
 
+@_signal("1/s")
+def samples_per_second(telemetry: Telemetry) -> float | None:
+    """Median throughput of a step, in samples that counted in the loss; see `step_seconds`."""
+    return _per_second(telemetry, "samples")
+
+
+@_signal("1/s")
+def tokens_per_second(telemetry: Telemetry) -> float | None:
+    """Median throughput of a step, in tokens that counted in the loss; see `step_seconds`."""
+    return _per_second(telemetry, "tokens")
+
+
 def update_ratios(telemetry: Telemetry) -> list[Series]:
     """Update ratios of the weight matrices; of all layers if the header does not name them."""
     layers = telemetry.layers("update_ratio")
     named = str(telemetry.header.get("weight_layers") or "").split(",")
     return [layers[name] for name in named if name in layers] or list(layers.values())
+
+
+def _per_second(telemetry: Telemetry, name: str) -> float | None:
+    """Median over steps: one with an evaluation or a checkpoint before it is slow for no reason."""
+    if name not in telemetry or "step_seconds" not in telemetry:
+        return None
+    count, seconds = telemetry[name], telemetry["step_seconds"]
+    _, of_count, of_seconds = np.intersect1d(count.steps, seconds.steps, return_indices=True)
+    took = seconds.values[of_seconds]
+    return _median([count.values[of_count][took > 0] / took[took > 0]])
 
 
 def _median(parts: list[Floats]) -> float | None:

@@ -98,3 +98,48 @@ def test_a_resumed_training_goes_on_where_its_optimizer_was(tmp_path):
     assert telemetry["train/loss"].steps.tolist() == [5, 6, 7]
     assert telemetry["val/loss"].steps.tolist() == [5]
     assert telemetry.header["steps"] == 8
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def resume(folder, make, loads=True, **options):
+    """Five steps recorded, then three of a process that resumed from a checkpoint of the last."""
+    model = mlp()
+    optimizer = make(model.parameters())
+    monitor = watch(model, optimizer, folder=folder)
+    fit(model, optimizer, batches(5))
+    monitor.close()
+    resumed = make(model.parameters())
+    monitor = watch(model, resumed, folder=folder, **options)
+    if loads:
+        resumed.load_state_dict(optimizer.state_dict())
+    fit(model, resumed, batches(3))
+    monitor.close()
+    return read(folder)["grad_norm"].steps.tolist()
+
+
+def plain_sgd(parameters):
+    return torch.optim.SGD(parameters, lr=0.1)
+
+
+def test_an_optimizer_that_does_not_count_goes_on_where_the_telemetry_ends(tmp_path):
+    assert resume(tmp_path, momentum) == list(range(8))
+
+
+def test_the_program_knows_better_where_it_goes_on(tmp_path):
+    assert resume(tmp_path / "a", momentum, first_step=4) == list(range(7))
+    assert resume(tmp_path / "b", plain_sgd, first_step=5) == list(range(8))
+
+
+def test_an_optimizers_own_count_is_believed_first(tmp_path):
+    assert resume(tmp_path, torch.optim.AdamW, first_step=2) == list(range(8))
+
+
+@pytest.mark.parametrize("make", [plain_sgd, momentum, torch.optim.AdamW])
+def test_a_training_that_starts_again_replaces_what_was_recorded_and_says_so(
+    tmp_path, make, caplog
+):
+    assert resume(tmp_path, make, loads=False) == [0, 1, 2]
+    assert caplog.text.count("first_step=") == 1

@@ -27,6 +27,9 @@ from orchestrator.telemetry import read, read_metrics
         (lambda m, o, f: watch(mlp(), [o, None], folder=f), "2 mistakes"),
         (lambda m, o, f: watch(m, o, every=0, folder=f), "every=0"),
         (lambda m, o, f: watch(m, o, every=2.5, folder=f), "every=2.5"),
+        (lambda m, o, f: watch(m, o, first_step=-1, folder=f), "first_step=-1"),
+        (lambda m, o, f: watch(m, o, first_step="7", folder=f), "first_step='7'"),
+        (lambda m, o, f: watch(m, o, scaler=2.0, folder=f), "the scaler is a float"),
     ],
 )
 def test_mistakes_at_watch_are_told(tmp_path, recording, call, words):
@@ -42,24 +45,51 @@ def test_mistakes_at_watch_are_told(tmp_path, recording, call, words):
     [
         (lambda m: m.log(loss="low"), "loss is 'low'"),
         (lambda m: m.log(loss=None), "loss is None"),
-        (lambda m: m.log(loss=torch.ones(2)), r"loss is a tensor of shape \(2,\)"),
+        (lambda m: m.log(loss=torch.ones(2)), "loss is a tensor of shape (2,)"),
         (lambda m: m.log(loss=1j), "loss is 1j"),
         (lambda m: m.log(loss=torch.tensor(1j)), "loss is a tensor"),
         (lambda m: m.log(step=1.5, loss=1.0), "step=1.5"),
         (lambda m: m.log(step=-1, loss=1.0), "step=-1"),
-        (lambda m: (m.log(step=5, loss=1.0), m.log(step=4, loss=1.0)), "step 4 of 'loss'"),
-        (lambda m: m.log(val_loss=1.0, eval_loss=1.0), "are both 'val/loss'"),
-        (lambda m: m.clip_grad_norm_(0), "max_norm=0"),
-        (lambda m: m.clip_grad_norm_(-1.0), "max_norm=-1.0"),
-        (lambda m: m.clip_grad_norm_(math.nan), "max_norm=nan"),
-        (lambda m: m.clip_grad_norm_("1.0"), "max_norm='1.0'"),
-        (lambda m: m.clip_grad_norm_(True), "max_norm=True"),
+        (lambda m: (m.log(step=5, f1=1.0), m.log(step=4, f1=7.0)), "step 4 of 'f1'"),
+        (lambda m: m.log(val_f1=1.0, eval_f1=1.0), "are both 'val/f1'"),
+        (lambda m: m.batch([1, 2]), "id is a list"),
+        (lambda m: m.batch(samples="all"), "samples is 'all'"),
+        (lambda m: m.batch(tokens=torch.ones(3)), "tokens is a tensor of shape (3,)"),
     ],
 )
-def test_mistakes_in_the_loop_are_told(tmp_path, recording, call, words):
+def test_what_cannot_be_recorded_is_told_once_and_ends_nothing(
+    tmp_path, caplog, recording, call, words
+):
     _, _, monitor = start(tmp_path if recording else None)
-    with pytest.raises(OrchestratorError, match=words):
+    for _ in range(3):
         call(monitor)
+    monitor.log(accuracy=0.5)
+    assert len(caplog.records) == 1
+    assert words in caplog.text
+    assert "->" in caplog.text
+    monitor.close()
+    if recording:
+        metrics = read_metrics(tmp_path)
+        assert metrics["accuracy"] == 0.5
+        assert metrics.get("f1", 1.0) == metrics.get("val/f1", 1.0) == 1.0
+        assert "loss" not in metrics
+
+
+def test_a_mistake_spoils_no_other_metric(tmp_path):
+    _, _, monitor = start(tmp_path)
+    monitor.log(loss="low", accuracy=0.5)
+    monitor.close()
+    assert read_metrics(tmp_path) == {"accuracy": 0.5}
+
+
+@pytest.mark.parametrize("recording", [False, True])
+@pytest.mark.parametrize("limit", [0, -1.0, math.nan, "1.0", True])
+def test_a_threshold_that_would_change_the_training_otherwise_is_refused(
+    tmp_path, recording, limit
+):
+    _, _, monitor = start(tmp_path if recording else None)
+    with pytest.raises(OrchestratorError, match=f"max_norm={limit!r}"):
+        monitor.clip_grad_norm_(limit)
     monitor.close()
 
 

@@ -7,7 +7,7 @@ import torch
 from plain_record import Waits, batches, mlp, norm, points
 from torch import nn
 
-from orchestrator import OrchestratorError, watch
+from orchestrator import watch
 from orchestrator.telemetry import read
 
 STEPS = 30
@@ -171,10 +171,15 @@ def test_a_disabled_scaler_is_none(tmp_path):
     assert len(read(tmp_path)["grad_norm"]) == 3
 
 
-def test_a_scaler_is_a_grad_scaler(tmp_path):
-    model = mlp()
-    with pytest.raises(OrchestratorError, match="the scaler is a float"):
-        watch(model, sgd(model.parameters()), scaler=2.0, folder=tmp_path)
+@pytest.mark.parametrize("unscales", [True, False])
+def test_a_scaler_that_nobody_told_of_is_noticed_where_it_matters(tmp_path, caplog, unscales):
+    watched(tmp_path, sgd, max_norm=0.3, unscales=unscales, is_told=False)
+    factor = read(tmp_path).header.get("rescaled_after_clipping")
+    assert (factor is None) == unscales
+    assert caplog.text.count("watch(..., scaler=scaler)") == (not unscales)
+    if not unscales:
+        scales = plain(sgd, max_norm=0.3, unscales=False)[0]
+        assert factor == pytest.approx(1 / scales[0], rel=1e-3)
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.3])

@@ -64,7 +64,8 @@ def test_clipping_is_torchs_bit_for_bit(tmp_path, recording, max_norm, grown):
 
 def test_clipping_computes_one_norm(tmp_path, monkeypatch):
     model, optimizer, monitor = start(tmp_path)
-    fit(model, optimizer, batches(1))  # step 1, which is not sampled, comes next
+    # Step 5, which comes next, is not sampled, and no longer one whose clipping is checked.
+    fit(model, optimizer, batches(5), before=lambda *_: monitor.clip_grad_norm_(1.0))
     calls = []
     real = torch._foreach_norm
     monkeypatch.setattr(torch, "_foreach_norm", lambda *a: calls.append(1) or real(*a))

@@ -36,6 +36,8 @@ def test_every_signal_has_a_unit_and_is_finite(rng):
         "clip_coefficient": series(np.ones(200)),
         "grad_norm": series(rng.random(200)),
         "step_seconds": series(np.full(200, 0.1)),
+        "samples": series(np.full(200, 32)),
+        "tokens": series(np.full(200, 1000)),
         "update_ratio/w": series(np.full(20, 1e-3), every=10),
     }
     found = signals(Telemetry(columns))
@@ -51,9 +53,19 @@ def test_every_signal_has_a_unit_and_is_finite(rng):
         "loss_spikes": "count",
         "grad_spikes": "count",
         "step_seconds": "s",
+        "samples_per_second": "1/s",
+        "tokens_per_second": "1/s",
     }
     assert all(np.isfinite(signal.value) for signal in found.values())
     assert all(signal.name == name for name, signal in found.items())
+
+
+def test_throughput_is_that_of_an_ordinary_step():
+    seconds = Series(np.arange(1, 7), np.array([0.5, 0.5, 9.0, 0.5, 0.0, 0.5]))  # 3: an evaluation
+    samples = series([10, 20, 20, 20, 20, 20, 5])
+    assert value("samples_per_second", samples=samples, step_seconds=seconds) == 40
+    assert value("tokens_per_second", samples=samples, step_seconds=seconds) is None
+    assert value("tokens_per_second", tokens=samples) is None
 
 
 def test_the_gap_is_taken_at_the_last_common_step():
