@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
+from orchestrator.monitor import activations
 from orchestrator.monitor.probe import Measurement
 from orchestrator.monitor.spikes import Spikes, write_unusual
 from orchestrator.monitor.steps import SeenStep, StepRow, columns, rescaled, see
@@ -39,6 +40,7 @@ class Buffer:
     writer: Writer
     steps: list[StepRow] = field(default_factory=list)
     layers: list[tuple[int, Measurement]] = field(default_factory=list)
+    outputs: list[tuple[int, activations.Heard]] = field(default_factory=list)
     logged: list[tuple[int, str, Value]] = field(default_factory=list)
     spikes: Spikes = field(default_factory=Spikes)
     facts: dict[str, Scalar] = field(default_factory=dict)
@@ -55,6 +57,11 @@ class Buffer:
         """Hold what was seen of the layers in a step."""
         self.layers.append((step, measurement))
         self.tensors += 3
+
+    def add_outputs(self, step: int, heard: activations.Heard) -> None:
+        """Hold what was heard of the modules in a step."""
+        self.outputs.append((step, heard))
+        self.tensors += 4 * len(heard.calls)
 
     def add_logged(self, step: int, name: str, value: Value) -> None:
         """Hold a metric."""
@@ -75,17 +82,22 @@ class Buffer:
         A forked child (a data loader's worker) has a copy of the rows, and does not write them.
         """
         steps, layers, logged = self.steps, self.layers, self.logged
+        outputs, self.outputs = self.outputs, []
         self.steps, self.layers, self.logged, self.tensors = [], [], [], 0
         self.flushed_at = time.perf_counter()
         if os.getpid() != self.process:
             return
         held: list[Value | None] = [value for row in steps for value in row.values()]
         held += [norms for _, m in layers for norms in (m.gradients, m.parameters, m.updates)]
+        held += [tensor for _, heard in outputs for tensor in heard.tensors()]
         held += [value for _, _, value in logged]
         read = Read([value for value in held if isinstance(value, Tensor)])
         self._write_steps(steps, read)
         for names in dict.fromkeys(measurement.layers for _, measurement in layers):
             self._write_layers([row for row in layers if row[1].layers == names], read)
+        if outputs:
+            steps_heard, quantities = activations.columns(outputs, read.number)
+            self.writer.write_layers(steps_heard, outputs[0][1].names, quantities)
         if logged:
             self._write_logged(logged, read)
         self.writer.amend(self.facts)

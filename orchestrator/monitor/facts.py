@@ -16,9 +16,19 @@ _WRAPPERS = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 
 def parameter_names(model: nn.Module) -> dict[Tensor, str]:
     """Name of each parameter, tied ones once, without what wrappers and torch.compile add."""
-    while isinstance(model, _WRAPPERS):
-        model = model.module
-    return {p: name.replace("_orig_mod.", "") for name, p in model.named_parameters()}
+    named = unwrapped(model).named_parameters()
+    return {p: name.replace("_orig_mod.", "") for name, p in named}
+
+
+def unwrapped(model: nn.Module) -> nn.Module:
+    """The user's own module behind wrappers and torch.compile."""
+    while True:
+        if isinstance(model, _WRAPPERS):
+            model = model.module
+        elif isinstance(original := getattr(model, "_orig_mod", None), nn.Module):
+            model = original
+        else:
+            return model
 
 
 def header(

@@ -16,6 +16,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from orchestrator.monitor import facts
+from orchestrator.monitor.activations import listener
 from orchestrator.monitor.buffer import Buffer
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.leftovers import Leftovers
@@ -105,6 +106,7 @@ class Recorder:
         if self._sees_gradients:
             self._hooks += self._under_way.intake.count_passes(names, optimizers)
         _recorders.add(self)
+        self._ear = None if self._is_sharded else listener(model, monitoring, self._buffer.facts)
         recordings.add(self)  # a trial's host closes it when the program is through
         if self._is_sharded:
             _log.warning("the model is sharded: norms of gradients and layers are not recorded")
@@ -171,6 +173,8 @@ class Recorder:
         for leftovers in self._leftovers.values():
             leftovers.close()
         self._end_last_step()
+        if self._ear:
+            self._ear.close()
         self.is_open = False
         self._close_buffer()
 
@@ -178,6 +182,8 @@ class Recorder:
         """Stop, with the one warning. The hooks stay: this may be called from within one."""
         self.has_failed = True
         self.is_open = False
+        if self._ear:
+            self._ear.close()
         self._buffer.facts["recording_stopped"] = f"{type(error).__name__}: {error}"
         _log.warning("recording stops at step %d, training goes on", self._step, exc_info=error)
         self._close_buffer()
@@ -263,6 +269,9 @@ class Recorder:
         if self._sees_norms:
             self._buffer.add_step(row)
             self._note("unclipped" if is_clipped else "optimizer")
+        heard = self._ear.turn(self._step) if self._ear else None
+        if heard is not None:
+            self._buffer.add_outputs(self._step, heard)
         self._step += 1
         self._stepped.clear()
         self._buffer.facts["steps"] = self._step

@@ -30,6 +30,10 @@ _UNITS = {
     "samples": "count",
     "tokens": "count",
     "micro_batches": "count",
+    "activation_mean": "1",
+    "activation_std": "1",
+    "activation_zeros": "1",
+    "activation_saturated": "1",
 }
 
 

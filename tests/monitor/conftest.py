@@ -1,6 +1,8 @@
 import pytest
 import torch
 
+from orchestrator.monitor import activations
+
 
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
@@ -13,3 +15,5 @@ def _alone(monkeypatch):
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
+    if activations._is_compile_in_use():  # which stops the recording of activations
+        torch._dynamo.reset()

@@ -103,4 +103,6 @@ def test_one_of_two_processes_records_what_both_do(tmp_path, trained, name):
     assert telemetry.series.keys() == alone.series.keys()
     for series in telemetry.series.keys() - {"step_seconds", "train/loss"}:  # its half's loss
         assert telemetry[series].steps.tolist() == alone[series].steps.tolist()
+        if series.startswith("activation_"):  # of its half
+            continue
         assert telemetry[series].values == pytest.approx(alone[series].values, rel=1e-3, abs=1e-6)

@@ -60,7 +60,7 @@ def test_its_table_has_every_name(tmp_path):
     telemetry = read(tmp_path)
     for name, series in telemetry.series.items():
         quantity, _, layer = name.partition("/")
-        row = re.search(rf"\n\|[^|]*`{quantity}{'/<layer>' if layer else ''}`.*", PAGE)
+        row = re.search(rf"\n\|[^|]*`{quantity}{'/<(layer|module)>' if layer else ''}`.*", PAGE)
         assert row, name
         assert series.unit in row[0].split("|")[3]
     for fact in telemetry.header:
