@@ -5,13 +5,14 @@ A ratio is a share of optimizer steps in [0, 1]; norms and thresholds are in the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from orchestrator.nouns import Floats, Ints
+from orchestrator.nouns import ClipRatio, Floats, Ints
 
 Bools = npt.NDArray[np.bool_]
 
@@ -55,15 +56,6 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class ClipRatio:
-    """Share of steps whose norm exceeds a threshold, with a 90 % interval."""
-
-    low: float
-    median: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
 class Stage:
     """A part of the pilot, or the steps after it; `first` and `last` are optimizer steps."""
 
@@ -76,8 +68,10 @@ class Stage:
 class Candidate:
     """One threshold and what it would do.
 
-    `quantile` is the quantile of the body it stands for, None where it comes from another formula.
-    `clip_ratio` is predicted for the horizon; `stage_ratios` belong to `Proposal.stages`.
+    `max_norm` is for the steps to come, `from_start` for a training that clips from its first step
+    on: raised to the part with the highest level, where the two differ by over 25 %. `quantile` is
+    the quantile of the body it stands for, None where it comes from another formula. `clip_ratio`
+    is predicted for the horizon; `stage_ratios` belong to `Proposal.stages`.
     `spikes_to` is what the largest spike is reduced to, as a multiple of the level then (None
     without spikes); `update_removed` and `lr_factor` = E[min(1, max_norm / norm)] are over the
     window: the learning rate of a control without clipping that moves as far.
@@ -87,6 +81,7 @@ class Candidate:
     max_norm: float
     quantile: float | None
     clip_ratio: ClipRatio
+    from_start: float = math.nan
     stage_ratios: tuple[ClipRatio, ...] = ()
     spikes_to: float | None = None
     update_removed: float = 0.0

@@ -211,7 +211,8 @@ class Campaign:
     """One question about one training program, as read from exp.yaml and frozen on disk.
 
     `folder` is the campaign's own, absolute. `launcher_overrides` are `hydra.launcher.*` tokens,
-    passed through. `rules` names the rules to leave out.
+    passed through. `skip_rules` names the rules to leave out, `ask` the factors to be tested
+    whatever the diagnosis finds.
     """
 
     name: str
@@ -227,6 +228,7 @@ class Campaign:
     tracking_uri: str | None = None
     skip_rules: tuple[str, ...] = ()
     monitor: Monitoring = Monitoring()
+    ask: tuple[str, ...] = ()
 
 
 # --- what a trial recorded ----------------------------------------------------------------------
@@ -362,13 +364,47 @@ class Ablation:
 
 
 @dataclass(frozen=True, slots=True)
+class ClipRatio:
+    """Share of steps whose gradient norm exceeds a threshold, with a 90 % interval."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClipStage:
+    """What is predicted for the optimizer steps `first` to `last` under a threshold.
+
+    `level` is the median gradient norm there, in the loss's unit, `lr` the median learning rate
+    (None: not recorded).
+    """
+
+    first: int
+    last: int
+    ratio: ClipRatio
+    level: float
+    lr: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClipForecast:
+    """What a plan predicts of an arm that clips at `max_norm`, stage by stage (docs/clip.md)."""
+
+    arm: str
+    max_norm: float
+    stages: tuple[ClipStage, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The ablations of a round with all that verdicts depend on, fixed before the first trial.
 
     `seeds` are those of the last look, of which the look at n takes the first n; `looks` empty
     means one look at all of them. `confirm_seeds` are the most a confirmation may take,
     `confirm_from` the fewest (0: all of them). `delta` is the metric's, or the default from the
-    baseline's earlier seeds where the user named none and there are enough.
+    baseline's earlier seeds where the user named none and there are enough. `clipping` predicts the
+    clip ratios of arms.
     """
 
     round: int
@@ -383,6 +419,7 @@ class Plan:
     looks: tuple[int, ...] = ()
     confirm_from: int = 0
     delta: float | None = None
+    clipping: tuple[ClipForecast, ...] = ()
 
     def page_of(self, ablation: Ablation) -> str:
         """The name of an ablation's page: rounds may test a factor again under the same name."""

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -117,7 +117,8 @@ def recorded(folder: Path) -> list[Tally]:
     """Predict the rest of each recorded training from its first part, and count what came."""
     facts = json.loads((folder / "manifest.json").read_text())
     covered = Tally("recorded: 90 % intervals that hold the truth", 0.88)
-    spikes = Tally("recorded: scaled batches found as spikes", 1.0)
+    spikes = Tally("recorded: bad batches that stand out, found", 1.0)
+    invented = Tally("recorded: healthy trainings without a spike", 1.0)
     healthy = Tally("recorded: refused if and only if it is dead", 1.0)
     for name in progress(facts, len(facts), "recorded"):
         (series,) = read_norms(folder / f"{name}.csv")
@@ -125,16 +126,30 @@ def recorded(folder: Path) -> list[Tally]:
         p = proposed(series, 0, optimizer=optimizer)
         dead = facts[name]["val_metric"] < DEAD
         healthy.add((p.recommendation == "refused") == dead, f"{name}: {p.reason}")
-        if p.recommendation != "refused" and facts[name].get("inject") == "scale":
-            used = [
-                s for s in facts[name]["bad_steps"] if s > p.evidence.steps[p.evidence.ramp_end]
-            ]
-            for s in used:
+        if p.recommendation != "refused":
+            for s in standing_out(series, facts[name].get("bad_steps", []), p):
                 spikes.add(s in p.spikes, f"{name}: step {s}")
+            if facts[name]["cond"] == "healthy":
+                invented.add(not p.spikes, f"{name}: {p.spikes}")
         for origin in ORIGINS:
             for ok, what in ahead(series, origin, optimizer):
                 covered.add(ok, f"{name} at {origin:.0%}: {what}")
-    return [healthy, spikes, covered]
+    return [healthy, spikes, invented, covered]
+
+
+def standing_out(series: NormSeries, bad: Sequence[int], p: Proposal) -> Iterator[int]:
+    """Bad batches after the ramp whose norm tops all others within 25 steps, and 1.5 medians.
+
+    A batch the network is sure of has next to no gradient, however bad it is: no norm shows it.
+    """
+    is_bad = np.isin(series.steps, bad)
+    for step in bad:
+        near = np.abs(series.steps - step) <= 25
+        others = series.norms[near & ~is_bad & np.isfinite(series.norms)]
+        (norm,) = series.norms[series.steps == step]
+        is_seen = np.isfinite(norm) and norm > max(others.max(), 1.5 * np.median(others))
+        if step > p.evidence.steps[p.evidence.ramp_end] and is_seen:
+            yield step
 
 
 DEAD = 0.2

@@ -24,7 +24,7 @@ import yaml
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from orchestrator.nouns import Record  # noqa: E402
+from orchestrator.nouns import Call, Record  # noqa: E402
 from orchestrator.record import load  # noqa: E402
 
 RECIPES = ROOT / "recipes"
@@ -87,7 +87,8 @@ def obtained(record: Record) -> dict[str, object]:
     """What a README may expect.
 
     `finding` and `adopted` (a factor) are the first round's, `better_on_test` is final against
-    original on the test split, `unwired` whether an arm was found identical to the baseline.
+    original on the test split, `unwired` whether an arm was found identical to the baseline,
+    `worse` the arms that were judged worse or unstable.
     """
     first = record.rounds[0]
     confirmed = first.confirmation
@@ -97,6 +98,7 @@ def obtained(record: Record) -> dict[str, object]:
         "finding": first.findings[0].rule if first.findings else None,
         "adopted": factor(record, confirmed.ablation) if confirmed and confirmed.adopted else None,
         "better_on_test": on_test is not None and on_test.arms[0].p_better <= on_test.alpha,
+        "worse": ", ".join(v.arm for v in verdicts if v.call in (Call.WORSE, Call.UNSTABLE)),
         "unwired": any("is the factor wired up?" in v.reason for v in verdicts),
     }
 

@@ -204,15 +204,17 @@ def amp(rng: np.random.Generator, n: int, level: float, body: _Body) -> World:
             now, since = 2 * now, 0
     z = 0.5 * level + body.draw(rng, n)
     norms = np.where(overflow, np.inf, np.exp(z) * scale)
+    # A scale that never moves on the steps with a norm proves nothing, and has to be asked about.
     has_column = rng.random() < 0.5
+    is_known = has_column and len(set(scale[~overflow])) > 1
     with np.errstate(divide="ignore"):
         series = _series(rng, np.log(norms), loss_scale=scale if has_column else None)
     return World(
         "amp",
         series,
         frozenset({"amp_scaled"}),
-        is_refused=not has_column,
-        body=(lambda g, m: 0.5 * level + body.draw(g, m)) if has_column else None,
+        is_refused=not is_known,
+        body=(lambda g, m: 0.5 * level + body.draw(g, m)) if is_known else None,
     )
 
 

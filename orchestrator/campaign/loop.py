@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from orchestrator import decide, diagnose, launch, plan, report, track
-from orchestrator.campaign import measured
+from orchestrator.campaign import measured, watched
 from orchestrator.campaign.screen import screen
 from orchestrator.campaign.trials import Trials
 from orchestrator.campaign.views import publish
@@ -103,15 +103,17 @@ class _Loop:
         self.trials.run(f"baseline x {len(seeds)} seeds", [baseline], seeds)
         self._check_baseline(baseline, seeds)
         recorded = measured.telemetries(self.trials.record(), baseline, seeds)
-        findings = self._findings(number, recorded)
+        findings = self._findings(number, baseline, recorded)
         hypotheses = self._hypotheses(number, findings, recorded, tried)
         self.display.findings(self.trials.record().rounds[-1])
         done = sum(len(r.plan.ablations) for r in self.trials.record().rounds[:-1] if r.plan)
         left = self.protocol.max_ablations - done
-        if not findings:
-            return None, "nothing was found that needs explaining"
         if not hypotheses:
-            return None, "no hypothesis is left to test"
+            return None, (
+                "no hypothesis is left to test"
+                if findings
+                else "nothing was found that needs explaining"
+            )
         if left <= 0:
             return None, f"the declared number of ablations ({done}) is used up"
 
@@ -120,10 +122,11 @@ class _Loop:
                 self.campaign,
                 number=number,
                 baseline=baseline,
-                hypotheses=hypotheses[:left],
+                hypotheses=hypotheses,
                 telemetries=recorded,
                 spent=sum(1 for _ in self.ledger.steps(TRIAL)),
                 earlier=measured.earlier_scores(self.trials.record(), baseline, block),
+                left=left,
             )
             drawn = dataclasses.replace(drawn, seeds=block)
             return plan.freeze(drawn, self.campaign.training, self._resolve)
@@ -137,12 +140,21 @@ class _Loop:
             return None, "; ".join(planned.notes)
         return planned, ""
 
-    def _findings(self, number: int, recorded: Sequence[Telemetry]) -> tuple[Finding, ...]:
-        return self.ledger.once(
-            step(number, "findings"),
-            tuple[Finding, ...],
-            lambda: diagnose.diagnose(recorded, skip=self.campaign.skip_rules),
-        )
+    def _findings(
+        self, number: int, baseline: Arm, recorded: Sequence[Telemetry]
+    ) -> tuple[Finding, ...]:
+        """What the rules see, and where an adopted threshold clips otherwise than predicted."""
+
+        def compute() -> tuple[Finding, ...]:
+            seen = diagnose.diagnose(recorded, skip=self.campaign.skip_rules)
+            forecast = watched.forecast_of(self.trials.record(), baseline)
+            if forecast is None:
+                return seen
+            alarms = watched.clip_findings(forecast, recorded)
+            told = {finding.rule for finding in alarms}
+            return (*(f for f in seen if f.rule not in told), *alarms)
+
+        return self.ledger.once(step(number, "findings"), tuple[Finding, ...], compute)
 
     def _hypotheses(
         self,
@@ -151,10 +163,19 @@ class _Loop:
         recorded: Sequence[Telemetry],
         tried: set[tuple[str, Move]],
     ) -> tuple[Hypothesis, ...]:
-        raised, untestable = diagnose.hypothesise(findings, self.campaign.factors, tried=tried)
+        asked = plan.asked(self.campaign, self._tested())
+        known = tried | {(h.factor, h.move) for h in asked}
+        raised, untestable = diagnose.hypothesise(findings, self.campaign.factors, tried=known)
         blind = diagnose.missing(recorded)
         self.ledger.once(step(number, "untestable"), tuple[str, ...], lambda: (*untestable, *blind))
-        return self.ledger.once(step(number, "hypotheses"), tuple[Hypothesis, ...], lambda: raised)
+        return self.ledger.once(
+            step(number, "hypotheses"), tuple[Hypothesis, ...], lambda: (*asked, *raised)
+        )
+
+    def _tested(self) -> set[str]:
+        """Names of the factors that a round so far has an ablation of."""
+        plans = [turn.plan for turn in self.trials.record().rounds if turn.plan]
+        return {ablation.factor.name for planned in plans for ablation in planned.ablations}
 
     def _test(self, planned: Plan) -> tuple[Arm | None, str]:
         """Run the round's arms, judge them, and adopt the winner as the policy has it."""

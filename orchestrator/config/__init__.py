@@ -12,7 +12,7 @@ from pathlib import Path
 from omegaconf import DictConfig, OmegaConf
 
 from orchestrator import nouns
-from orchestrator.config.checks import illegal_values, missing_values
+from orchestrator.config.checks import illegal_values, missing_values, unknown_asked
 from orchestrator.config.compose import Tokens, composed, parse_tokens
 from orchestrator.config.factors import read_factors
 from orchestrator.errors import OrchestratorError, collect, nearest
@@ -48,7 +48,7 @@ def read(
     given["looks"], given["policy"] = tuple(given["looks"]), nouns.Policy(given["policy"].value)
     protocol = nouns.Protocol(**given)
     budget = nouns.Budget(**{str(k): v for k, v in config.budget.items()})
-    collect([*mistakes, *illegal_values(config)])
+    collect([*mistakes, *illegal_values(config), *unknown_asked(config)])
     return nouns.Campaign(
         name=config.name,
         folder=str(Path(config.folder).expanduser().resolve()),
@@ -63,6 +63,7 @@ def read(
         tracking_uri=_absolute_uri(config.tracking_uri),
         skip_rules=tuple(config.skip_rules),
         monitor=nouns.Monitoring(nouns.Level(config.monitor.level.value), config.monitor.every),
+        ask=tuple(config.ask),
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from omegaconf import DictConfig, OmegaConf
 
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.nouns import FEWEST_SEEDS
 
 
@@ -63,6 +63,14 @@ def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
             f"budget.trials={budget.trials} does not pay for {first} baseline seeds.",
             "raise budget.trials, or lower the first of protocol.looks",
         )
+
+
+def unknown_asked(config: DictConfig) -> Iterator[OrchestratorError]:
+    """Names under `ask` that are no factors."""
+    for name in config.ask:
+        if name not in config.factors:
+            problem = f"ask={list(config.ask)}: {name} is not mapped under factors."
+            yield OrchestratorError(problem, nearest(name, map(str, config.factors)))
 
 
 def _looks(looks: list[int]) -> Iterator[OrchestratorError]:

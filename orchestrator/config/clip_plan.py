@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
-from orchestrator.clip_nouns import CONTROL, Proposal
+from orchestrator.clip_nouns import Proposal
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Campaign, Factor
 
@@ -14,8 +15,8 @@ from orchestrator.nouns import Campaign, Factor
 def clip_plan(path: Path, campaign: Campaign, proposal: Proposal) -> Path:
     """Write `<name>-clip.yaml` beside the campaign file `path`, and return where it lies.
 
-    Arms: every candidate and none, against the present setting, on paired seeds. With SGD and a
-    candidate that removes over 10 % of the update also the present setting at its matched LR.
+    It asks for one ablation whatever is found: every candidate, and none, against the present
+    setting. The learning rate stays mapped for the control that planning adds where it is due.
     """
     factors = {f.name: f for f in campaign.factors}
     if "clip" not in factors:
@@ -29,29 +30,34 @@ def clip_plan(path: Path, campaign: Campaign, proposal: Proposal) -> Path:
     clip = factors["clip"]
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     tree["name"] = f"{campaign.name}-clip"
-    tree["factors"] = {"max_norm": {"key": clip.key, "levels": _levels(clip, proposal)}}
-    controls = _controls(factors.get("lr"), proposal) if not clip.baseline else []
-    if controls:
-        tree["factors"]["matched_lr"] = {"key": factors["lr"].key, "levels": controls}
+    mapped: dict[str, Any] = {"clip": {"key": clip.key, "levels": _levels(clip, proposal)}}
+    if "lr" in factors:
+        mapped["lr"] = {"key": factors["lr"].key, "role": "nuisance"}
+    tree |= {"factors": mapped, "ask": ["clip"]}
     target = path.with_name(f"{path.stem}-clip.yaml")
     head = f"# python -m orchestrator run conf={target.name}\n# Tests the max_norm proposed from "
     head += f"{', '.join(proposal.sources)}\n"
-    target.write_text(head + yaml.safe_dump(tree, sort_keys=False), encoding="utf-8")
+    _write(target, head + yaml.safe_dump(tree, sort_keys=False))
     return target
 
 
 def _levels(clip: Factor, proposal: Proposal) -> list[float | None]:
-    values: list[float | None] = [float(f"{c.max_norm:.3g}") for c in proposal.candidates]
+    values: list[float | None] = [float(f"{c.from_start:.3g}") for c in proposal.candidates]
     if clip.baseline:
         values.append(None)
     return [v for v in values if v != clip.baseline]
 
 
-def _controls(lr: Factor | None, proposal: Proposal) -> list[float]:
-    """The learning rates at which no clipping moves as far as each firm candidate does."""
-    if lr is None or not isinstance(lr.baseline, float | int):
-        return []
-    if (proposal.optimizer or "").lower() not in ("sgd", "asgd"):
-        return []
-    firm = [c for c in proposal.candidates if c.update_removed > CONTROL]
-    return [float(f"{lr.baseline * c.lr_factor:.3g}") for c in firm]
+def _write(target: Path, text: str) -> None:
+    """Write what is not there yet; the same text again is no harm."""
+    if target.exists() and target.read_text(encoding="utf-8") != text:
+        raise OrchestratorError(
+            f"--plan: {target} is there and says otherwise; it is never overwritten.",
+            "rename or remove it",
+        )
+    try:
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OrchestratorError(
+            f"--plan: {target} cannot be written: {error.strerror}.", "name a file elsewhere"
+        ) from None

@@ -100,6 +100,7 @@ class CampaignConfig:
     workers: int | None = None
     tracking_uri: str | None = None
     skip_rules: list[str] = field(default_factory=list)
+    ask: list[str] = field(default_factory=list)
 
 
 def field_names(kind: type) -> list[str]:

@@ -43,6 +43,19 @@ def _large_early(evidence: Evidence) -> bool:
     return float(evidence.get("early_update_ratio", 0.0)) > LARGE_UPDATE
 
 
+def _unpredicted(evidence: Evidence) -> bool:
+    """An adopted threshold clips more than its forecast: the training has changed, not the norm."""
+    return "predicted_high" in evidence
+
+
+def _of_unknown_size(evidence: Evidence) -> bool:
+    return _ratio(evidence) is None and not _unpredicted(evidence)
+
+
+def _not_large(evidence: Evidence) -> bool:
+    return not _large(evidence) and not _unpredicted(evidence)
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """One entry of the table: `factor` is moved by `move`, because `signal` then goes its way."""
@@ -61,6 +74,7 @@ UP, DOWN, EITHER = Move.UP, Move.DOWN, Move.EITHER
 _CALM = "the train loss falls again"
 _FEWER = "fewer loss spikes throw the weights back"
 _NARROW = "the gap between validation and train loss narrows"
+_FEWER_CLIPPED = "gradients grow less, and fewer of them are clipped"
 _FASTER = "larger updates get the weights further within the budget"
 
 TABLE: dict[str, tuple[Row, ...]] = {
@@ -99,9 +113,11 @@ TABLE: dict[str, tuple[Row, ...]] = {
     # Under SGD a threshold inside the body of the norms is a hidden cut of the learning rate
     # (docs/clip.md): where updates are not large, it is the threshold that is to be moved first.
     "high_clip_ratio": (
+        Row("lr", DOWN, "clip_ratio", DOWN, _FEWER_CLIPPED, when=_unpredicted),
+        Row("warmup", UP, "clip_ratio", DOWN, _FEWER_CLIPPED, when=_unpredicted),
         Row("clip", UP, "early_update_ratio", UP, _FASTER, when=lambda e: _ratio(e) is not None),
-        Row("clip", UP, "clip_ratio", DOWN, _FASTER, when=lambda e: _ratio(e) is None),
-        Row("lr", UP, "early_update_ratio", UP, _FASTER, when=lambda e: not _large(e)),
+        Row("clip", UP, "clip_ratio", DOWN, _FASTER, when=_of_unknown_size),
+        Row("lr", UP, "early_update_ratio", UP, _FASTER, when=_not_large),
         Row("lr", DOWN, "clip_ratio", DOWN, "smaller updates need less clipping", when=_large),
         Row("warmup", UP, "clip_ratio", DOWN, "a gentler start needs less clipping", when=_large),
     ),

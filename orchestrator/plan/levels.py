@@ -7,8 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Factor, Floats, Move, Scalar
-from orchestrator.plan.thresholds import thresholds
+from orchestrator.nouns import Factor, Move, Scalar
 
 UP, DOWN, EITHER = Move.UP, Move.DOWN, Move.EITHER
 
@@ -18,28 +17,18 @@ class Facts:
     """What the rules know of the baseline's trials; None and empty: not measured.
 
     `lr_sum` is the learning rate summed over all steps, `optimizer` the optimizer's class name,
-    `thresholds` the clip thresholds that were proposed, ascending.
+    `thresholds` the clip thresholds proposed from the gradient norms, ascending (empty: the norms
+    allow none, for the reason `refusal`; None: no norm was recorded).
     """
 
-    grad_norms: Floats | None
-    total_steps: int | None
-    clip_on: bool
+    total_steps: int | None = None
     optimizer: str = ""
     lr_sum: float | None = None
-    thresholds: tuple[float, ...] = ()
+    thresholds: tuple[float, ...] | None = None
+    refusal: str = ""
 
 
-def levels(
-    factor: Factor,
-    move: Move,
-    *,
-    grad_norms: Floats | None,
-    total_steps: int | None,
-    clip_on: bool,
-    optimizer: str = "",
-    lr_sum: float | None = None,
-    proposed: tuple[float, ...] = (),
-) -> tuple[Scalar, ...]:
+def levels(factor: Factor, move: Move, facts: Facts) -> tuple[Scalar, ...]:
     """Two or three levels of `factor` in the direction of `move`, ascending, None last.
 
     The user's own levels override the rule; numbers among them that lie the other way are left out.
@@ -50,7 +39,6 @@ def levels(
     if factor.levels:
         found = [v for v in factor.levels if v != factor.baseline and _lies(factor, v, move)]
     elif factor.name in RULES:
-        facts = Facts(grad_norms, total_steps, clip_on, optimizer, lr_sum, proposed)
         found = [v for v in RULES[factor.name](factor, move, facts) if v != factor.baseline]
     else:
         raise OrchestratorError(
@@ -125,26 +113,24 @@ def warmup(factor: Factor, move: Move, facts: Facts) -> list[Scalar]:
 
 
 def clip(factor: Factor, move: Move, facts: Facts) -> list[Scalar]:
-    """Thresholds proposed from the unclipped norms (plan/clip), lightest last.
+    """Thresholds proposed from the unclipped norms (plan/clip), and off.
 
-    Where none is proposed, quantiles of their body (plan/thresholds.py): firm p95, standard p99.
-
-    Off: both of them, and nothing can be raised. On, up: x10, the standard threshold and off, for a
-    threshold that is too tight; down: the thresholds below the present one, or without recorded
-    norms x1/3 and x1/10; either way: below as well as off.
+    Off: the proposed ones, and nothing can be raised. On, up: x10, the lightest proposed one and
+    off, for a threshold that is too tight; down: those below the present one, or without recorded
+    norms x1/3 and x1/10; either way: all that differ from the present one by over 5 %, and off.
     """
-    norms = facts.grad_norms
-    found = facts.thresholds or (() if norms is None else thresholds(norms))
-    proposed = [_rounded(v) for v in found]
-    if not facts.clip_on:
+    proposed = [_rounded(v) for v in facts.thresholds or ()]
+    if not factor.baseline:
         return [] if move is UP else [*proposed]
     present = _number(factor)
     if move is UP:
         higher = [v for v in (_rounded(10 * present), *proposed[-1:]) if v > 1.05 * present]
         return [*higher, None]
-    lower = [v for v in proposed if v < 0.95 * present]
-    lower = [_rounded(present / 3), _rounded(present / 10)] if norms is None else lower
-    return [*lower] if move is DOWN else [*lower, None]
+    if move is EITHER:
+        return [*(v for v in proposed if not 0.95 <= v / present <= 1.05), None]
+    if facts.thresholds is None:
+        return [_rounded(present / 3), _rounded(present / 10)]
+    return [v for v in proposed if v < 0.95 * present]
 
 
 RULES: dict[str, Callable[[Factor, Move, Facts], list[Scalar]]] = {

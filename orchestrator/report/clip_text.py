@@ -6,7 +6,8 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.clip_nouns import Candidate, ClipRatio, Proposal
+from orchestrator.clip_nouns import Candidate, Proposal
+from orchestrator.nouns import ClipRatio
 from orchestrator.report.blocks import Block, Bullets, Document, Heading, Table, Text
 from orchestrator.report.console import console, show
 
@@ -86,10 +87,13 @@ def _shown(p: Proposal) -> tuple[Candidate, ...]:
 
 def _table(p: Proposal) -> Table:
     stages = [f"{s.name} {s.first}-{s.last}" for s in p.stages]
+    is_lifted = any(c.from_start > 1.05 * c.max_norm for c in p.candidates)
+    whole = ("from step 0",) if is_lifted else ()
     rows = tuple(
         (
             f"**{c.name}**" if c.name == p.default else c.name,
             f"{c.max_norm:.4g}",
+            *(f"{c.from_start:.4g}" for _ in whole),
             f"{c.clip_ratio.median:.1%} ({_range(c.clip_ratio)})",
             *(f"{r.median:.1%}" for r in c.stage_ratios),
             f"{c.update_removed:.1%}",
@@ -98,10 +102,16 @@ def _table(p: Proposal) -> Table:
     )
     spikes = next((c.spikes_to for c in p.candidates if c.spikes_to), None)
     return Table(
-        ("candidate", "max_norm", "predicted ratio (90 %)", *stages, "update removed"),
+        ("candidate", "max_norm", *whole, "predicted ratio (90 %)", *stages, "update removed"),
         rows,
         f"Ratio: share of steps clipped, predicted for the next {p.horizon} steps; by stage of the "
         "pilot as it was."
+        + (
+            " From step 0: for a training that clips from its start, raised to its part with the "
+            "largest norms."
+            if is_lifted
+            else ""
+        )
         + (f" Spikes are cut to {spikes:.2g} times the level by the first." if spikes else ""),
     )
 

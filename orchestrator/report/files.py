@@ -58,7 +58,10 @@ def _documents(record: Record, telemetry: Reader) -> list[tuple[str, Document, D
         for ablation in turn.plan.ablations:
             result = results.get(ablation.name)
             page = story.ablation_page(record, turn, ablation, result, telemetry)
-            summary = story.ablation_summary(turn, ablation, result)
+            summary = (
+                *story.ablation_summary(turn, ablation, result),
+                *story.clip_blocks(record, turn.plan, ablation, telemetry),
+            )
             found.append((turn.plan.page_of(ablation), page, summary))
     return found
 

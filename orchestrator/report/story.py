@@ -19,6 +19,7 @@ from orchestrator.nouns import (
 )
 from orchestrator.report import pictures, sentences, tables, words
 from orchestrator.report.blocks import Block, Bullets, Document, Heading, Link, Text
+from orchestrator.report.clip_check import clip_table
 from orchestrator.report.pictures import Reader
 
 
@@ -62,6 +63,7 @@ def ablation_page(
     blocks: list[Block] = [
         Heading(f"Round {turn.number}: {ablation.factor.name} (`{ablation.factor.key}`)", 1),
         *ablation_summary(turn, ablation, result),
+        *clip_blocks(record, plan, ablation, telemetry),
         Text(sentences.hypothesis(hypothesis, record.campaign.metric)),
     ]
     if result is not None:
@@ -81,6 +83,12 @@ def ablation_page(
         Link("The whole campaign", "report"),
     ]
     return tuple(blocks)
+
+
+def clip_blocks(record: Record, plan: Plan, ablation: Ablation, telemetry: Reader) -> Document:
+    """What clipping did and cost, for an ablation of it; nothing for others."""
+    table = clip_table(record, plan, ablation, telemetry)
+    return () if table is None else (table,)
 
 
 def ablation_summary(turn: Round, ablation: Ablation, result: AblationResult | None) -> Document:

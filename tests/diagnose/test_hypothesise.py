@@ -78,6 +78,11 @@ def test_a_clip_that_hides_large_updates_asks_for_a_lower_rate():
     assert moves(hiding)[1:] == [("lr", DOWN), ("warmup", UP)]
 
 
+def test_an_adopted_threshold_that_clips_too_often_is_not_raised():
+    unpredicted = finding("high_clip_ratio", clip_ratio=0.4, predicted_high=0.05)
+    assert moves(unpredicted) == [("lr", DOWN), ("warmup", UP)]
+
+
 def test_a_collapsed_schedule_asks_for_the_schedule_if_it_is_mapped():
     collapse = finding("schedule_collapse")
     assert moves(collapse) == [("lr", EITHER)]

@@ -1,21 +1,18 @@
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Factor, Move
-from orchestrator.plan import levels
+from orchestrator.plan import Facts, levels
 
-NORMS = np.exp(np.random.default_rng(0).normal(0.0, 0.3, 2000))
+PROPOSED = (1.6, 2.0)  # firm and standard, say
 UP, DOWN, EITHER = Move.UP, Move.DOWN, Move.EITHER
 
 
-def chosen(name, baseline, move, *, user=(), norms=None, steps=None, **facts):
+def chosen(name, baseline, move, *, user=(), **facts):
     factor = Factor(name, f"config.{name}", baseline, tuple(user))
-    return levels(
-        factor, move, grad_norms=norms, total_steps=steps, clip_on=bool(baseline), **facts
-    )
+    return levels(factor, move, Facts(**facts))
 
 
 @pytest.mark.parametrize(
@@ -71,38 +68,41 @@ def test_dropout_stays_below_nine_tenths():
 
 def test_warmup_is_a_share_for_a_float_and_steps_for_an_integer():
     assert chosen("warmup", 0.0, UP) == (0.05, 0.2)
-    assert chosen("warmup", 0, UP, steps=1000) == (50, 200)
+    assert chosen("warmup", 0, UP, total_steps=1000) == (50, 200)
     assert chosen("warmup", 100, UP) == (200, 400)
     assert chosen("warmup", 0.1, UP) == (0.2, 0.4)
     assert chosen("warmup", 0.3, UP) == ()  # a share above one half is no warm-up
     assert chosen("warmup", 5.0, UP) == (10.0, 20.0)  # the user's unit, epochs perhaps
-    assert all(type(v) is int for v in chosen("warmup", 0, UP, steps=1000))
+    assert all(type(v) is int for v in chosen("warmup", 0, UP, total_steps=1000))
 
 
 def test_warmup_in_steps_waits_for_their_number():
     assert chosen("warmup", 0, UP) == ()
 
 
-def test_clip_that_is_off_gets_quantiles_of_the_norms():
-    low, high = chosen("clip", None, DOWN, norms=NORMS)
-    assert low == pytest.approx(np.quantile(NORMS, 0.95), rel=0.05)
-    assert high == pytest.approx(np.quantile(NORMS, 0.99), rel=0.05)
-    assert chosen("clip", None, DOWN) == ()
-    assert chosen("clip", None, UP, norms=NORMS) == ()
-    assert chosen("clip", 0.0, DOWN, norms=NORMS) == (low, high)  # 0 means off to some trainers
+def test_clip_that_is_off_gets_the_proposed_thresholds():
+    assert chosen("clip", None, DOWN, thresholds=PROPOSED) == PROPOSED
+    assert chosen("clip", None, EITHER, thresholds=PROPOSED) == PROPOSED
+    assert chosen("clip", 0.0, DOWN, thresholds=PROPOSED) == PROPOSED  # 0: off to some trainers
+    assert chosen("clip", None, UP, thresholds=PROPOSED) == ()
+    assert chosen("clip", None, DOWN) == chosen("clip", None, DOWN, thresholds=()) == ()
 
 
-def test_clip_that_is_too_tight_is_loosened_to_the_norms_and_off():
-    loosened = chosen("clip", 1e-3, UP, norms=NORMS)
-    assert loosened[0] == 0.01
-    assert loosened[1] == pytest.approx(np.quantile(NORMS, 0.99), rel=0.05)
-    assert loosened[2] is None
+def test_clip_that_is_too_tight_is_loosened_to_the_proposed_and_off():
+    assert chosen("clip", 1e-3, UP, thresholds=PROPOSED) == (0.01, 2.0, None)
     assert chosen("clip", 1e-3, UP) == (0.01, None)
 
 
-def test_clip_is_never_tightened_into_the_body_of_the_norms():
-    assert chosen("clip", 100.0, DOWN, norms=NORMS)[0] >= 1.25 * np.median(NORMS)
-    assert chosen("clip", 1e-3, DOWN, norms=NORMS) == ()
+def test_clip_that_is_on_is_asked_about_on_both_sides():
+    assert chosen("clip", 1.0, EITHER, thresholds=PROPOSED) == (1.6, 2.0, None)
+    assert chosen("clip", 1.61, EITHER, thresholds=PROPOSED) == (2.0, None)
+    assert chosen("clip", 9.0, EITHER, thresholds=()) == (None,)
+
+
+def test_clip_is_tightened_to_the_proposed_only():
+    assert chosen("clip", 100.0, DOWN, thresholds=PROPOSED) == PROPOSED
+    assert chosen("clip", 1e-3, DOWN, thresholds=PROPOSED) == ()
+    assert chosen("clip", 3.0, DOWN, thresholds=()) == ()
     assert chosen("clip", 3.0, DOWN) == (0.3, 1.0)
 
 
@@ -135,7 +135,9 @@ def test_a_baseline_that_is_no_number_is_told(value):
 def test_levels_are_few_legal_distinct_and_never_the_baseline(name, baseline, move):
     if name == "dropout" and baseline >= 0.9:
         return
-    found = chosen(name, baseline, move, norms=NORMS, steps=1000, optimizer="SGD", lr_sum=10.0)
+    found = chosen(
+        name, baseline, move, thresholds=PROPOSED, total_steps=1000, optimizer="SGD", lr_sum=10.0
+    )
     assert len(found) <= 3
     assert len(set(found)) == len(found)
     assert baseline not in found

@@ -2,10 +2,22 @@
 
 Reading order: `reading` and `table` (what was recorded into a NormSeries), `checks` (`scaling`,
 `health`), `spikes`, `stable`, `shape`, `calibration`, `candidates`, `forecast`, `backtest`,
-`outlook`, `proposal`; `watching` keeps an eye on what was adopted.
+`outlook`, `recommendation`, `proposal`; `watching` keeps an eye on what was adopted.
 """
 
-from orchestrator.plan.clip.proposal import as_json, propose
+from orchestrator.plan.clip.contract import as_json
+from orchestrator.plan.clip.health import until_it_broke
+from orchestrator.plan.clip.proposal import Survey, propose, survey
 from orchestrator.plan.clip.reading import from_telemetry, read_norms
+from orchestrator.plan.clip.watching import watch
 
-__all__ = ["as_json", "from_telemetry", "propose", "read_norms"]
+__all__ = [
+    "Survey",
+    "as_json",
+    "from_telemetry",
+    "propose",
+    "read_norms",
+    "survey",
+    "until_it_broke",
+    "watch",
+]

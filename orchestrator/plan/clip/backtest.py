@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from orchestrator.clip_nouns import BacktestRow
-from orchestrator.nouns import Floats, Ints
+from orchestrator.nouns import Floats
 from orchestrator.plan.clip import forecast
 from orchestrator.plan.clip.calibration import Calibration, calibrate, prefix_residuals, segment
-from orchestrator.plan.clip.candidates import thresholds
+from orchestrator.plan.clip.candidates import Threshold, thresholds
+from orchestrator.plan.clip.checks import Checked
 
 ORIGINS = (0.4, 0.5, 0.6, 0.7, 0.8)
 """Shares of the last regime at which a proposal is made again."""
@@ -31,10 +33,12 @@ class Backtest:
     level_errors: tuple[float, ...]
 
 
-def backtest(
-    steps: Ints, log_norms: Floats, lr: Floats | None, residuals: Floats, rng: np.random.Generator
-) -> Backtest:
-    """Propose at earlier origins of the last regime, each from what was known then: [n] each."""
+def backtest(checked: Checked, residuals: Floats, rng: np.random.Generator) -> Backtest:
+    """Propose at earlier origins of the last regime, each from what was known then.
+
+    `residuals` [n] are those of all steps over their rolling median.
+    """
+    steps, log_norms, lr, loss = checked.steps, checked.log_norms, checked.lr, checked.loss
     first, _, _ = segment(lr, len(log_norms))
     rows: list[BacktestRow] = []
     errors: list[float] = []
@@ -43,7 +47,12 @@ def backtest(
         if end - first < SMALLEST:
             continue
         known = prefix_residuals(log_norms, residuals, end)
-        c = calibrate(log_norms[:end], None if lr is None else lr[:end], known)
+        c = calibrate(
+            log_norms[:end],
+            None if lr is None else lr[:end],
+            known,
+            None if loss is None else loss[:end],
+        )
         future = log_norms[end : end + default_horizon(c)]
         found = thresholds(c)
         if len(future) < SHORTEST or not found:
@@ -56,17 +65,26 @@ def backtest(
             extra=level_spread(c, errors, len(future)),
             rng=rng,
         )
-        for i, t in enumerate(found):
-            predicted = forecast.interval(simulated[:, i], widen=widening(c))
-            realised = float(np.mean(future > t.log_norm))
-            rows.append(
-                BacktestRow(
-                    int(steps[end - 1]), t.name, float(np.exp(t.log_norm)), predicted, realised
-                )
-            )
+        rows += _rows(int(steps[end - 1]), c, found, simulated, future)
         middle = c.level.value + c.level.slope * len(future) / 2
         errors.append(float(np.median(future)) - middle)
     return Backtest(tuple(rows), tuple(errors))
+
+
+def _rows(
+    origin: int, c: Calibration, found: Sequence[Threshold], simulated: Floats, future: Floats
+) -> list[BacktestRow]:
+    """Predicted from `simulated` [replicates, thresholds], realised in the log norms `future`."""
+    return [
+        BacktestRow(
+            origin,
+            t.name,
+            float(np.exp(t.log_norm)),
+            forecast.interval(simulated[:, i], widen=widening(c)),
+            float(np.mean(future > t.log_norm)),
+        )
+        for i, t in enumerate(found)
+    ]
 
 
 def default_horizon(c: Calibration) -> int:

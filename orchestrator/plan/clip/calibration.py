@@ -59,14 +59,23 @@ def segment(lr: Floats | None, n: int) -> tuple[int, int, Ints]:
     return int(max([first, *jumps])), ramp, jumps
 
 
-def calibrate(log_norms: Floats, lr: Floats | None, residuals: Floats | None = None) -> Calibration:
+def calibrate(
+    log_norms: Floats,
+    lr: Floats | None,
+    residuals: Floats | None = None,
+    loss: Floats | None = None,
+) -> Calibration:
     """Calibrate on the valid log norms [n] of a pilot, at least 50 of them in the last regime.
 
-    `lr` [n] if known; `residuals` [n] over the rolling median where they are known already.
+    `lr` and `loss` [n] if known; `residuals` [n] over the rolling median where they are already.
     """
     z = log_norms
     first, ramp, jumps = segment(lr, len(z))
-    found = spikes(z[ramp:], None if residuals is None else residuals[ramp:])
+    found = spikes(
+        z[ramp:],
+        None if residuals is None else residuals[ramp:],
+        None if loss is None else loss[ramp:],
+    )
     r = found.residuals
     body = z.copy()
     body[ramp + found.indices] -= r[found.indices]
@@ -82,9 +91,7 @@ def calibrate(log_norms: Floats, lr: Floats | None, residuals: Floats | None = N
     heavy = None if modes is not None else shape.heavy_tail(values[keep])
     return Calibration(
         log_norms=z, first=first, ramp_end=ramp, jumps=jumps, window=window, level=level,
-        spikes=Spikes(
-            ramp + found.indices, r, found.spread, ramp + found.tail, found.is_second_population
-        ),
+        spikes=Spikes(ramp + found.indices, r, found.spread),
         values=values, residuals=rest, is_body=keep,
         n_eff=float(keep.sum()) / variance_inflation(window.phi), modes=modes, heavy=heavy,
     )  # fmt: skip

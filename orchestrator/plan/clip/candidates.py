@@ -36,11 +36,15 @@ class Threshold:
     quantile: float | None
 
 
-def thresholds(c: Calibration) -> tuple[Threshold, ...]:
-    """The candidates of one calibration, in the order of ORDER."""
+def thresholds(c: Calibration, *, n_eff: float | None = None) -> tuple[Threshold, ...]:
+    """The candidates of one calibration, in the order of ORDER.
+
+    `n_eff` is the number of independent steps that stand behind a quantile (None: this pilot's).
+    """
     body = c.body
     low = floor(body)
-    found = [_raised(t, low) for t in (*_quantiles(c), *_gap(c))]
+    independent = c.n_eff if n_eff is None else n_eff
+    found = [_raised(t, low) for t in (*_quantiles(c, independent), *_gap(c))]
     return merged(found)
 
 
@@ -50,21 +54,21 @@ def floor(body: Floats) -> float:
     return max(float(middle), float(np.quantile(body, FLOOR_QUANTILE)))
 
 
-def is_supported(quantile: float, c: Calibration) -> bool:
-    """Whether at least five independent steps of the body lie beyond a quantile."""
+def is_supported(quantile: float, c: Calibration, n_eff: float) -> bool:
+    """Whether at least five of `n_eff` independent steps lie beyond a quantile of the body."""
     if len(c.body) < FEW and quantile > QUANTILES["firm"]:
         return False
-    return c.n_eff * (1 - quantile) >= EXCEEDANCES
+    return n_eff * (1 - quantile) >= EXCEEDANCES
 
 
-def _quantiles(c: Calibration) -> list[Threshold]:
+def _quantiles(c: Calibration, n_eff: float) -> list[Threshold]:
     body = c.body
     far = float(np.median(body)) + MADS * robust_std(body)
     offered = ("firm",) if c.heavy is not None else ("standard", "light", "firm")
     found = [
         Threshold(name, float(np.quantile(body, QUANTILES[name])), QUANTILES[name])
         for name in offered
-        if is_supported(QUANTILES[name], c)
+        if is_supported(QUANTILES[name], c, n_eff)
     ]
     # A mixture's MAD spans both modes and says nothing of its tail.
     few = len(body) < FEW and found

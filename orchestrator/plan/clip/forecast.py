@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.clip_nouns import ClipRatio
-from orchestrator.nouns import Floats
+from orchestrator.nouns import ClipRatio, Floats
 from orchestrator.plan.clip.stable import Window
 
 REPLICATES = 300

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TypeVar
+
 import numpy as np
 
-from orchestrator.clip_nouns import Flag
+from orchestrator.clip_nouns import Bools, Flag, NormSeries
 from orchestrator.nouns import Floats
+from orchestrator.plan.clip.robust import rolling_median
 from orchestrator.telemetry.robust import NORMAL, robust_std
 
 CHANCE = tuple(float(np.log(k)) for k in (*range(2, 21), 50, 100, 200, 1000))
@@ -18,6 +22,9 @@ AT_CHANCE = (
 LOST = 0.5  # share of what had been learned that is lost at the end
 SIGNIFICANT = 3.0  # standard errors
 SMALLEST_GAIN = 0.005  # of the loss at the start
+SMALLEST_PART = 5  # steps whose median is a loss to judge by
+
+AnyArray = TypeVar("AnyArray", Floats, Bools)
 
 
 def unhealthy(loss: Floats | None, log_norms: Floats) -> Flag | None:
@@ -51,6 +58,34 @@ def unhealthy(loss: Floats | None, log_norms: Floats) -> Flag | None:
     if _is_at_chance(y, end) and _is_quiet(log_norms[finite]):
         return _flag(f"the loss stays at {end:.4g}, which is chance, with quiet norms")
     return None
+
+
+@np.errstate(invalid="ignore")
+def until_it_broke(series: NormSeries) -> NormSeries:
+    """A pilot up to the step from which its loss was lost for good; a sound one is left whole.
+
+    Lost: not finite, or more than half of what had been learned until then is gone, in the median
+    of 5 steps. What comes after belongs to another network than the one that is to be clipped.
+    """
+    if series.loss is None or len(series) < SMALLEST_PART:
+        return series
+    y = np.where(np.isfinite(series.loss), series.loss, np.inf)
+    level = rolling_median(y, SMALLEST_PART)
+    best = np.minimum.accumulate(level)
+    gained = level[0] - best
+    lost = ~np.isfinite(level) | ((gained > 0) & (level - best > LOST * gained))
+    if not lost[-1]:
+        return series
+    sound = np.flatnonzero(~lost)
+    end = max(0, int(sound[-1]) + 1 - SMALLEST_PART // 2) if len(sound) else 0
+
+    def head(x: AnyArray | None) -> AnyArray | None:
+        return None if x is None else x[:end]
+
+    return replace(
+        series, steps=series.steps[:end], norms=series.norms[:end], loss=head(series.loss),
+        lr=head(series.lr), loss_scale=head(series.loss_scale), skipped=head(series.skipped),
+    )  # fmt: skip
 
 
 def _flag(what: str) -> Flag:

@@ -31,6 +31,9 @@ EPSILON = 1e-8
 STARVING = 1e3
 """Root mean square gradient, in epsilons, below which epsilon shrinks Adam's updates (clip.md)."""
 
+SAME_LR = 0.05
+"""A learning rate within 5 % is the same: a control at it would be no clipping once more."""
+
 INERT = 0.5  # clip ratio above which scaling is nearly constant and Adam divides it out again
 
 
@@ -59,11 +62,15 @@ def candidate_remarks(
                 f"({EPSILON:.0e}):"
                 " epsilon starves the updates"
             )
-    if kind is Family.SGD and removed > CONTROL:
+    if kind is Family.SGD and removed > CONTROL and lr_factor < 1 - SAME_LR:
         remarks.append(
             f"removes {removed:.0%} of the update: a hidden cut of the learning rate. Test it "
-            f"against "
-            f"no clipping at LR x {lr_factor:.2f}"
+            f"against no clipping at LR x {lr_factor:.2f}"
+        )
+    elif kind is Family.SGD and removed > CONTROL:
+        remarks.append(
+            f"removes {removed:.0%} of the summed norm, all in rare steps: no hidden cut of the "
+            f"learning rate (x {lr_factor:.2f})"
         )
     return tuple(remarks)
 

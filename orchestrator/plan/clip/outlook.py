@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.clip_nouns import Candidate, ClipEvidence, ClipRatio, Stage
-from orchestrator.nouns import Floats
+from orchestrator.clip_nouns import Candidate, ClipEvidence, Stage
+from orchestrator.nouns import ClipRatio, ClipStage, Floats
 from orchestrator.plan.clip import forecast, optimizers
 from orchestrator.plan.clip.backtest import level_spread, widening
 from orchestrator.plan.clip.calibration import Calibration
 from orchestrator.plan.clip.candidates import ORDER, Threshold, merged, thresholds
 from orchestrator.plan.clip.pilot import Pilot
 from orchestrator.plan.clip.robust import variance_inflation
+from orchestrator.plan.clip.stable import TOLERANCE
 
 STAGES = ("early", "middle", "late")
+MOST_PARTS, SMALLEST_PART = 10, 50  # of a training that is forecast; steps of one
 GRID = 60  # thresholds of the curve of clip ratio against max_norm
 Z90 = 1.6449  # two-sided 90 % of the normal law
 
@@ -59,7 +61,8 @@ def pooled_thresholds(calibrations: Sequence[Calibration]) -> tuple[Threshold, .
     """Candidates of each name, averaged over pilots in the log; a quantile if all agree."""
     if len(calibrations) == 1:
         return thresholds(calibrations[0])
-    every = [t for c in calibrations for t in thresholds(c)]
+    together = sum(c.n_eff for c in calibrations)
+    every = [t for c in calibrations for t in thresholds(c, n_eff=together)]
     found = []
     for name in ORDER:
         same = [t for t in every if t.name == name]
@@ -79,32 +82,33 @@ def stages(pilot: Pilot) -> tuple[Stage, ...]:
 
 
 def candidate(
-    t: Threshold, ratio: ClipRatio, outlook: Outlook, *, optimizer: str | None,
+    t: Threshold, ratio: ClipRatio, outlook: Outlook, *, raised: float, optimizer: str | None,
     n_parameters: int | None,
 ) -> Candidate:  # fmt: skip
-    """A threshold with everything that is said of it."""
-    kept, factor = _kept(outlook.calibrations, t.log_norm)
+    """A threshold with everything that is said of it; `raised` is its lift for a whole training."""
+    left, factor = kept(outlook.calibrations, t.log_norm)
     return Candidate(
         name=t.name,
         max_norm=float(np.exp(t.log_norm)),
+        from_start=float(np.exp(t.log_norm + raised)),
         quantile=t.quantile,
         clip_ratio=ratio,
         stage_ratios=_stage_ratios(outlook.calibrations, t.log_norm),
         spikes_to=_spikes_to(outlook.calibrations, t.log_norm),
-        update_removed=1 - kept,
+        update_removed=1 - left,
         lr_factor=factor,
         remarks=optimizers.candidate_remarks(
             optimizers.family(optimizer),
             max_norm=float(np.exp(t.log_norm)),
             ratio=ratio.median,
-            removed=1 - kept,
+            removed=1 - left,
             lr_factor=factor,
             n_parameters=n_parameters,
         ),
     )
 
 
-def _kept(calibrations: Sequence[Calibration], log_norm: float) -> tuple[float, float]:
+def kept(calibrations: Sequence[Calibration], log_norm: float) -> tuple[float, float]:
     """Share of the summed norm that is left, and the mean of min(1, max_norm / norm)."""
     excess = np.concatenate([
         c.log_norms[c.window.first : c.window.last] - log_norm for c in calibrations
@@ -132,11 +136,65 @@ def _stage_ratios(calibrations: Sequence[Calibration], log_norm: float) -> tuple
     return tuple(found)
 
 
+def lift(pilots: Sequence[Pilot]) -> float:
+    """How far the loudest part of the training lies above the level that thresholds belong to.
+
+    Log; 0 within 25 %. A training that clips from its first step on goes through that part: there
+    a threshold of another stage lies in the body, and is a hidden cut of the learning rate.
+    """
+    loudest = max(np.log(s.level) for s in staged(pilots, 0.0))
+    base = np.mean([p.calibration.base for p in pilots if p.calibration is not None])
+    above = float(loudest - base)
+    return above if above > TOLERANCE else 0.0
+
+
+def staged(pilots: Sequence[Pilot], log_norm: float) -> tuple[ClipStage, ...]:
+    """What a fresh training of the pilots' recipe will show, in up to ten parts after the ramp.
+
+    The interval spans those of the pilots, each Wilson's on its independent steps: seeds differ by
+    more than their steps do. The steps are those of the shortest pilot.
+    """
+    shortest = min(pilots, key=_length)
+    parts = max(1, min(MOST_PARTS, _length(shortest) // SMALLEST_PART))
+    steps = np.array_split(shortest.checked.steps[-_length(shortest) :], parts)
+    return tuple(_stage(pilots, log_norm, int(s[0]), int(s[-1])) for s in steps)
+
+
+def _length(pilot: Pilot) -> int:
+    """Valid steps after the ramp."""
+    assert pilot.calibration is not None
+    return len(pilot.checked.steps) - pilot.calibration.ramp_end
+
+
+def _stage(pilots: Sequence[Pilot], log_norm: float, first: int, last: int) -> ClipStage:
+    ratios, levels, rates = [], [], []
+    for p in pilots:
+        c, lr = p.calibration, p.checked.lr
+        assert c is not None
+        inside = (p.checked.steps >= first) & (p.checked.steps <= last)
+        z = c.log_norms[inside]
+        if len(z):
+            independent = len(z) / variance_inflation(c.window.phi)
+            ratios.append(wilson(float((z > log_norm).mean()), independent))
+            levels.append(np.median(z))
+        if lr is not None and np.isfinite(lr[inside]).all() and len(z):
+            rates.append(np.median(lr[inside]))
+    ratio = ClipRatio(
+        min(r.low for r in ratios),
+        float(np.mean([r.median for r in ratios])),
+        max(r.high for r in ratios),
+    )
+    level = float(np.exp(np.mean(levels)))
+    return ClipStage(first, last, ratio, level, float(np.median(rates)) if rates else None)
+
+
 def wilson(share: float, n: float) -> ClipRatio:
     """90 % interval of a share of `n` independent steps (Wilson 1927)."""
     center = (share + Z90**2 / (2 * n)) / (1 + Z90**2 / n)
     half = Z90 / (1 + Z90**2 / n) * np.sqrt(share * (1 - share) / n + Z90**2 / (4 * n**2))
-    return ClipRatio(max(0.0, float(center - half)), share, min(1.0, float(center + half)))
+    # At 0 and 1 the ends are share itself, but for rounding.
+    low, high = float(center - half), float(center + half)
+    return ClipRatio(low if share > 0.0 else 0.0, share, high if share < 1.0 else 1.0)
 
 
 def grid(c: Calibration) -> Floats:

@@ -48,9 +48,9 @@ def examine(series: NormSeries, rng: np.random.Generator) -> Pilot:
         )
         flags.append(Flag(short.name, text + "Record a longer pilot."))
         return Pilot(series, checked, tuple(flags), flags[-1].text)
-    c = calibrate(checked.log_norms, checked.lr)
+    c = calibrate(checked.log_norms, checked.lr, loss=checked.loss)
     flags.extend(_flags(c, checked, has_ramp=ramp > 0))
-    tested = backtest(checked.steps, checked.log_norms, checked.lr, _all_residuals(c), rng)
+    tested = backtest(checked, _all_residuals(c), rng)
     return Pilot(series, checked, tuple(flags), None, c, tested)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from orchestrator.clip_nouns import Candidate, ClipEvidence, Flag, NormSeries, Proposal
 from orchestrator.errors import OrchestratorError, collect
+from orchestrator.nouns import ClipStage
 from orchestrator.plan.clip import forecast, optimizers, outlook
 from orchestrator.plan.clip.backtest import EXPLORATORY, coverage, default_horizon, widening
 from orchestrator.plan.clip.calibration import Calibration
@@ -24,7 +25,30 @@ PRESENT = "present"
 """The name of the setting in force among what is forecast."""
 
 
-@np.errstate(all="ignore")  # a record may hold any number
+@dataclass(frozen=True, slots=True, eq=False)
+class Survey:
+    """A proposal, and what any other threshold would do to the same pilots.
+
+    The methods may be asked only where the proposal is not refused.
+    """
+
+    proposal: Proposal
+    calibrations: tuple[Calibration, ...] = ()
+    pilots: tuple[Pilot, ...] = ()
+
+    def update_removed(self, max_norm: float) -> float:
+        """Share of the summed norm over the windows that clipping at `max_norm` takes away."""
+        return 1 - outlook.kept(self.calibrations, math.log(max_norm))[0]
+
+    def lr_factor(self, max_norm: float) -> float:
+        """E[min(1, max_norm / norm)]: the learning rate of a control that moves as far."""
+        return outlook.kept(self.calibrations, math.log(max_norm))[1]
+
+    def stages(self, max_norm: float) -> tuple[ClipStage, ...]:
+        """What a fresh training of this recipe will show under `max_norm`, part by part."""
+        return outlook.staged(self.pilots, math.log(max_norm))
+
+
 def propose(
     series: NormSeries | Sequence[NormSeries],
     *,
@@ -40,6 +64,23 @@ def propose(
     as far as the intervals were found to hold); `current` is the threshold in force, None for no
     clipping. What is None is taken from the pilots where they tell it.
     """
+    return survey(
+        series, optimizer=optimizer, n_parameters=n_parameters, horizon=horizon, current=current,
+        rng=rng,
+    ).proposal  # fmt: skip
+
+
+@np.errstate(all="ignore")  # a record may hold any number
+def survey(
+    series: NormSeries | Sequence[NormSeries],
+    *,
+    optimizer: str | None,
+    n_parameters: int | None,
+    horizon: int | None,
+    current: float | None,
+    rng: np.random.Generator,
+) -> Survey:
+    """As `propose`, and ready to be asked about other thresholds."""
     pilots = [series] if isinstance(series, NormSeries) else list(series)
     _validate(pilots, horizon=horizon, current=current, n_parameters=n_parameters)
     setting = _Setting(
@@ -52,11 +93,11 @@ def propose(
     seen = _seen(examined, setting)
     refusal = _refusal(examined, usable)
     if refusal is not None:
-        return replace(seen, reason=refusal)
+        return Survey(replace(seen, reason=refusal))
     ahead = Outlook(usable, horizon or min(default_horizon(c) for c in _calibrations(usable)))
     told = _told(seen, ahead, setting, rng)
     remarks = _remarks(examined, ahead, optimizers.family(setting.optimizer), horizon)
-    return replace(told, remarks=remarks)
+    return Survey(replace(told, remarks=remarks), ahead.calibrations, usable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +168,11 @@ def _forecasts(
     grid = outlook.grid(ahead.calibrations[0])
     simulated = ahead.simulated(np.concatenate([[t.log_norm for t in found], grid]), rng)
     widen = max(widening(c) for c in ahead.calibrations)
+    raised = outlook.lift(ahead.pilots)
     shown = tuple(
         outlook.candidate(
             t, forecast.interval(simulated[:, i], widen=widen), ahead,
+            raised=0.0 if t.name == PRESENT else raised,
             optimizer=setting.optimizer, n_parameters=setting.n_parameters,
         )
         for i, t in enumerate(found)
@@ -144,37 +187,6 @@ def _spikes(ahead: Outlook) -> list[tuple[int, float]]:
         for p, k in zip(ahead.pilots, ahead.calibrations, strict=True)
         for i in k.spikes.indices
     )
-
-
-def as_json(proposal: Proposal) -> dict[str, object]:
-    """The contract of `propose-clip --json`: these keys, no others (docs/clip.md)."""
-    return {
-        "flags": [f.name for f in proposal.flags],
-        "n_steps": proposal.n_steps,
-        "n_used": proposal.n_used,
-        "stable": None if proposal.stable is None else list(proposal.stable),
-        "spikes": list(proposal.spikes),
-        "drift_per_1000_steps": proposal.drift_per_1000_steps,
-        "recommendation": proposal.recommendation,
-        "reason": proposal.reason,
-        "default": proposal.default,
-        "valid_until_step": proposal.valid_until_step,
-        "candidates": [_candidate_json(c) for c in proposal.candidates],
-    }
-
-
-def _candidate_json(c: Candidate) -> dict[str, object]:
-    return {
-        "name": c.name,
-        "max_norm": c.max_norm,
-        "quantile": c.quantile,
-        "clip_ratio": {
-            "low": c.clip_ratio.low,
-            "median": c.clip_ratio.median,
-            "high": c.clip_ratio.high,
-        },
-        "update_removed": c.update_removed,
-    }
 
 
 # --- what is asked for -----------------------------------------------------------------------

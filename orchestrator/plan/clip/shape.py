@@ -9,10 +9,14 @@ import numpy as np
 from orchestrator.clip_nouns import Flag
 from orchestrator.nouns import Floats, Ints
 from orchestrator.plan.clip.robust import lower_half_std
-from orchestrator.plan.clip.spikes import HEAVY, mean_excess
+from orchestrator.plan.clip.spikes import mean_excess
 
 CORRELATED = 0.25  # lag-one correlation from which fewer than 60 % of the steps count
 CORRELATED_ERRORS = 3.5  # standard errors 1/sqrt(n)
+
+HEAVY = 0.85
+"""Mean excess over the spread of the lower half: 0.42 normal, 0.97 Laplace, 1.67 Pareto (any
+alpha)."""
 
 SMALLEST_MODE = 0.03  # share of steps; fewer are spikes
 SEPARATION = 3.0  # Ashman, Bird and Zepf (1994): two modes are seen from D = 2

@@ -16,67 +16,92 @@ SMALLEST = float(np.log(1.5))
 LARGEST_SHARE = 0.03
 """More flagged steps than this are a second population of batches, not spikes."""
 
-GAP_EXCESSES = 5.0
-"""k spikes lie beyond a gap that is wider than (this + 2 ln k) / k mean excesses of the body's top
-5 %.
+TOP = 0.05  # share of steps whose excess tells how fast the tail falls
+IMPROBABLE = 1e-3
+"""Chance that a tail as heavy as seen reaches so far so often; below it, those steps are spikes."""
 
-In an exponential tail the gap below the k-th largest is exponential with mean excess / k (Renyi
-1953), so that some gap exceeds it with a probability below exp(-5) pi^2 / 6, 1.1 %. A normal body
-of 1,000 steps ends near 3.3 std, and 5 x 0.42 = 2.1 std further is below the 6 std of a spike.
-Where the tail is heavy (mean excess over HEAVY spreads) each gap has to be wide by itself."""
-
-GAP_HEAVY = 8.0
-
-HEAVY = 0.85
-"""Mean excess over the spread of the lower half: 0.42 normal, 0.97 Laplace, 1.67 Pareto (any
-alpha)."""
-
-TOP = 0.05
+SAMPLE = 2000  # steps at which the spread of the loss is read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spikes:
-    """`indices` [k] of spikes, `residuals` [n] over the rolling median, `spread` of the body's.
-
-    `is_second_population`: too many were found to be spikes; `indices` is then empty. `tail` [m]
-    are steps that far out without a gap to the body.
-    """
+    """`indices` [k] of spikes, `residuals` [n] over the rolling median, `spread` of the body's."""
 
     indices: Ints
     residuals: Floats
     spread: float
-    tail: Ints
-    is_second_population: bool = False
 
 
-def spikes(log_norms: Floats, residuals: Floats | None = None) -> Spikes:
-    """Find the spikes in a series of log norms [n]; `residuals` [n] if they are known."""
+def spikes(
+    log_norms: Floats, residuals: Floats | None = None, loss: Floats | None = None
+) -> Spikes:  # fmt: skip
+    """Find the spikes in a series of log norms [n]; `residuals` [n] if they are known.
+
+    A step is far out beyond 6 spreads and 1.5 times the level. It is a spike if the tail of the
+    body does not reach there, or if its loss is as far out: then it is the batch.
+    """
     r = log_norms - rolling_median(log_norms, WINDOW) if residuals is None else residuals
     spread = lower_half_std(r)
     far = np.flatnonzero(r > max(SPREADS * spread, SMALLEST))
-    none = np.empty(0, np.int64)
-    if not len(far):
-        return Spikes(none, r, spread, none)
-    far = far[np.argsort(r[far], kind="stable")]
-    body = np.delete(r, far)
-    gaps = np.diff(np.concatenate([[body.max()], r[far]]))
-    count = np.arange(len(far), 0, -1)  # that lie beyond each gap
-    excess = mean_excess(body)
-    if excess < HEAVY * spread:
-        needed = (GAP_EXCESSES + 2 * np.log(count)) / count * excess
-        wide = np.flatnonzero(gaps > np.where(count > 1, np.maximum(needed, SMALLEST), needed))
-    else:
-        wide = np.flatnonzero(gaps > GAP_HEAVY * excess)
-    cut = int(wide[0]) if len(wide) else len(far)
-    beyond, tail = np.sort(far[cut:]), np.sort(far[:cut])
-    beyond = beyond[_stands_out(log_norms, beyond, far)]
-    if len(beyond) > LARGEST_SHARE * len(r):
-        return Spikes(none, r, spread, tail, is_second_population=True)
-    return Spikes(beyond, r, spread, tail)
+    if len(far):
+        is_spike = _beyond_tail(r, far) | (False if loss is None else _jumps(loss, far))
+        far = far[is_spike & _stands_out(log_norms, far)]
+    if len(far) > LARGEST_SHARE * len(r):
+        far = far[:0]
+    return Spikes(far, r, spread)
 
 
-def _stands_out(z: Floats, beyond: Ints, far: Ints) -> Bools:
-    """Which of `beyond` lie above every ordinary step near them: [k].
+def _beyond_tail(r: Floats, far: Ints) -> Bools:
+    """Which of the far steps [k] lie where the body's tail would not have put so many: [k].
+
+    Log norms above their 95th percentile u are taken as exponential (a Pareto tail of the norm;
+    a normal one falls faster) with a mean excess that counts the far steps as just beyond the
+    others: censored there, they make the tail as heavy as they are many, not as far as they lie
+    (Deemer and Votaw 1955). The largest j of them are spikes if j or more beyond the smallest have
+    a chance below IMPROBABLE, by Chernoff's bound for a Poisson count.
+    """
+    u = float(np.quantile(r, 1 - TOP))
+    top = r[r > u]
+    limit = float(r[far].min())
+    near = top[top < limit] - u
+    if not len(near):
+        return np.zeros(len(far), bool)
+    excess = (near.sum() + (len(top) - len(near)) * max(0.0, limit - u)) / len(near)
+    order = np.argsort(-r[far], kind="stable")
+    count = np.arange(1, len(far) + 1)
+    expected = len(top) * np.exp(-(r[far][order] - u) / max(excess, 1e-300))
+    with np.errstate(divide="ignore"):
+        log_chance = count - expected + count * np.log(expected / count)
+    improbable = np.flatnonzero((expected < count) & (log_chance < np.log(IMPROBABLE)))
+    found = np.zeros(len(far), bool)
+    if len(improbable):
+        found[order[: improbable[-1] + 1]] = True
+    return found
+
+
+def _jumps(loss: Floats, at: Ints) -> Bools:
+    """Whether the loss jumps at each of the steps `at` as the norm has to: [k]."""
+    y = np.log(np.where(loss > 0, loss, np.nan))
+    sample = np.unique(np.linspace(0, len(y) - 1, SAMPLE).astype(np.int64))
+    usual = _over_median(y, sample)
+    usual = usual[np.isfinite(usual)]
+    if not len(usual):
+        return np.zeros(len(at), bool)
+    return _over_median(y, at) > max(SPREADS * lower_half_std(usual), SMALLEST)
+
+
+def _over_median(y: Floats, at: Ints) -> Floats:
+    """`y` at each of `at` less the median of the steps around it that are finite: [k]."""
+    half = WINDOW // 2
+    padded = np.concatenate([np.full(half, np.nan), y, np.full(half, np.nan)])
+    around = np.sort(padded[at[:, None] + np.arange(WINDOW)], axis=1)  # NaN last
+    known = np.maximum(1, np.isfinite(around).sum(axis=1))
+    over: Floats = y[at] - around[np.arange(len(at)), (known - 1) // 2]
+    return over
+
+
+def _stands_out(z: Floats, far: Ints) -> Bools:
+    """Which of the far steps lie above every ordinary step near them: [k].
 
     Where two kinds of batches alternate the rolling median may jump between them; a step far above
     it is then still an ordinary one of the upper kind.
@@ -84,8 +109,8 @@ def _stands_out(z: Floats, beyond: Ints, far: Ints) -> Bools:
     ordinary = z.copy()
     ordinary[far] = -np.inf
     reach = WINDOW // 2
-    highest = [ordinary[max(0, i - reach) : i + reach + 1].max() for i in beyond]
-    return np.array([z[i] > h + SMALLEST / 2 for i, h in zip(beyond, highest, strict=True)], bool)
+    highest = [ordinary[max(0, i - reach) : i + reach + 1].max() for i in far]
+    return np.array([z[i] > h + SMALLEST / 2 for i, h in zip(far, highest, strict=True)], bool)
 
 
 def mean_excess(x: Floats) -> float:

@@ -10,116 +10,119 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.clip_nouns import Candidate, ClipAlarm, NormSeries, Proposal
-from orchestrator.errors import OrchestratorError, nearest
+from orchestrator.clip_nouns import ClipAlarm, NormSeries
+from orchestrator.nouns import ClipForecast, ClipRatio, ClipStage
 
 WINDOW = 150  # steps; clip.md: 100 to 200
 IN_A_ROW = 2  # windows that must agree: one bad epoch is none
 HIGH = 0.20  # a ratio below this is never called high
-INERT = 0.5  # of the calibrated level, under which a threshold that clips nothing does nothing
+INERT = 0.5  # of the predicted level, under which a threshold that clips nothing does nothing
 RISEN = 1.25
-"""Of the calibrated level; a level within 25 % is the same level (stable.TOLERANCE)."""
+"""Of the predicted level; a level within 25 % is the same level (stable.TOLERANCE)."""
 
 STREAK = 10
 """Norms in a row that are not finite; GradScaler's search for a scale makes fewer at a time."""
 
 MOST_NAMED = 8  # steps told in a sentence
+TOLERANCE = 0.25  # of the LR within a stage: a schedule moves it
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """Rows [first, last) of a series: share clipped, median norm."""
+    """Rows [first, last) of a series: share clipped, median norm, and what was predicted there."""
 
     first: int
     last: int
     ratio: float
     level: float
+    predicted: ClipStage
 
 
-def watch(
-    proposal: Proposal, series: NormSeries, *, adopted: str | None = None
-) -> tuple[ClipAlarm, ...]:
+def watch(forecast: ClipForecast, series: NormSeries) -> tuple[ClipAlarm, ...]:
     """Alarms on the norms of a training under an adopted threshold; one for each kind and stretch.
 
-    `adopted` names the candidate in force (None: the default). `series` holds unclipped norms of
-    the adopted training from its calibrated stage on, not from its warm-up.
+    `series` holds the norms before clipping of a whole training of the forecast's recipe; its
+    warm-up and what comes after the last predicted step are not judged.
     """
-    candidate = _adopted(proposal, adopted)
-    assert proposal.evidence is not None
-    level = float(proposal.evidence.trend[-1])
-    seen = tuple(_windows(series, candidate.max_norm))
-    expected = candidate.clip_ratio
+    seen = tuple(_windows(forecast, series))
 
     def is_high(w: _Seen) -> bool:
-        return w.ratio > max(expected.high, HIGH)
+        return w.ratio > max(w.predicted.ratio.high, HIGH)
 
     def is_inert(w: _Seen) -> bool:
-        return w.ratio == 0 and w.level < INERT * level
+        return w.ratio == 0 and w.level < INERT * w.predicted.level
 
     def has_risen(w: _Seen) -> bool:
-        return w.level > RISEN * level
+        return w.level > RISEN * w.predicted.level
+
+    def alarm(kind: str, first: int, last: int, predicted: ClipStage) -> ClipAlarm:
+        clipped = series.norms[first:last] > forecast.max_norm
+        return ClipAlarm(
+            kind=kind,
+            first=int(series.steps[first]),
+            last=int(series.steps[last - 1]),
+            ratio=float(clipped.mean()),
+            expected=predicted.ratio,
+            causes=_causes(predicted, series, forecast.max_norm, first, last),
+        )
 
     alarms = [
-        ClipAlarm(
-            kind,
-            int(series.steps[first]),
-            int(series.steps[last - 1]),
-            float(np.mean([w.ratio for w in seen if first <= w.first < last])),
-            expected,
-            _causes(proposal, series, candidate, first, last),
-        )
+        alarm(kind, run[0].first, run[-1].last, run[0].predicted)
         for kind, holds in (("high", is_high), ("inert", is_inert), ("drift", has_risen))
-        for first, last in _stretches(seen, holds)
+        for run in _stretches(seen, holds)
     ]
     for first, last in _streaks(series):
-        share = float(np.mean(series.norms[first:last] > candidate.max_norm))
-        causes = _causes(proposal, series, candidate, first, last)
-        alarms.append(
-            ClipAlarm(
-                "nonfinite",
-                int(series.steps[first]),
-                int(series.steps[last - 1]),
-                share,
-                expected,
-                causes,
-            )
-        )
+        ends = int(series.steps[first]), int(series.steps[last - 1])
+        predicted = _predicted(forecast, *ends) or forecast.stages[-1]
+        alarms.append(alarm("nonfinite", first, last, predicted))
     return tuple(sorted(alarms, key=lambda a: (a.first, a.kind)))
 
 
-def _adopted(proposal: Proposal, name: str | None) -> Candidate:
-    wanted = name or proposal.default
-    shown = [*proposal.candidates, *([proposal.present] if proposal.present else [])]
-    for candidate in shown:
-        if candidate.name == wanted:
-            return candidate
-    raise OrchestratorError(
-        f"the proposal has no candidate {wanted!r}",
-        nearest(str(wanted), (c.name for c in shown)),
+def _windows(forecast: ClipForecast, series: NormSeries) -> Iterator[_Seen]:
+    """Whole windows of the predicted steps; those without a finite norm are left to the streaks."""
+    start = int(np.searchsorted(series.steps, forecast.stages[0].first))
+    for first in range(start, len(series) - WINDOW + 1, WINDOW):
+        norms = series.norms[first : first + WINDOW]
+        finite = norms[np.isfinite(norms)]
+        ends = int(series.steps[first]), int(series.steps[first + WINDOW - 1])
+        predicted = _predicted(forecast, *ends)
+        if len(finite) and predicted is not None:
+            ratio = float(np.mean(finite > forecast.max_norm))
+            yield _Seen(first, first + WINDOW, ratio, float(np.median(finite)), predicted)
+
+
+def _predicted(forecast: ClipForecast, first: int, last: int) -> ClipStage | None:
+    """What is predicted of the steps `first` to `last`; None beyond the last predicted one.
+
+    Over several stages the widest: the level may move from one to the next.
+    """
+    parts = [s for s in forecast.stages if s.first <= last and s.last >= first]
+    if not parts or last > forecast.stages[-1].last:
+        return None
+    rates = [s.lr for s in parts if s.lr is not None]
+    ratios = [s.ratio for s in parts]
+    return ClipStage(
+        first,
+        last,
+        ClipRatio(
+            min(r.low for r in ratios),
+            float(np.mean([r.median for r in ratios])),
+            max(r.high for r in ratios),
+        ),
+        float(np.exp(np.mean([np.log(s.level) for s in parts]))),
+        float(np.median(rates)) if rates else None,
     )
 
 
-def _windows(series: NormSeries, max_norm: float) -> Iterator[_Seen]:
-    """Whole windows of the series; those without a finite norm are left to the streaks."""
-    for first in range(0, len(series) - WINDOW + 1, WINDOW):
-        norms = series.norms[first : first + WINDOW]
-        finite = norms[np.isfinite(norms)]
-        if len(finite):
-            ratio = float(np.mean(finite > max_norm))
-            yield _Seen(first, first + WINDOW, ratio, float(np.median(finite)))
-
-
-def _stretches(
-    seen: tuple[_Seen, ...], holds: Callable[[_Seen], bool]
-) -> Iterator[tuple[int, int]]:
-    """Rows [first, last) of runs of windows, IN_A_ROW or more, in which `holds` is true."""
+def _stretches(seen: tuple[_Seen, ...], holds: Callable[[_Seen], bool]) -> Iterator[list[_Seen]]:
+    """Runs of windows, IN_A_ROW or more, in which `holds` is true."""
     run: list[_Seen] = []
     for w in (*seen, None):
         if w is not None and holds(w):
             run.append(w)
             continue
         if len(run) >= IN_A_ROW:
-            yield run[0].first, run[-1].last
+            yield run
         run = []
 
 
@@ -133,24 +136,23 @@ def _streaks(series: NormSeries) -> Iterator[tuple[int, int]]:
 
 
 def _causes(
-    proposal: Proposal, series: NormSeries, candidate: Candidate, first: int, last: int
+    predicted: ClipStage, series: NormSeries, max_norm: float, first: int, last: int
 ) -> tuple[str, ...]:
     """What the record says on each cause, in the order in which to look."""
     return (
-        _lr(proposal, series, first, last),
-        _data(series, candidate.max_norm, first, last),
+        _lr(predicted, series, first, last),
+        _data(series, max_norm, first, last),
         _numerics(series, first, last),
         "batch size: 16 times more accumulation shrank recorded norms 1.7 to 3.6 times; a change "
         "of it voids the calibration",
     )
 
 
-def _lr(proposal: Proposal, series: NormSeries, first: int, last: int) -> str:
-    calibrated = None if proposal.evidence is None else proposal.evidence.lr
-    if calibrated is None or series.lr is None:
+def _lr(predicted: ClipStage, series: NormSeries, first: int, last: int) -> str:
+    if predicted.lr is None or series.lr is None:
         return "LR: not recorded"
-    now, then = float(np.median(series.lr[first:last])), float(calibrated[-1])
-    if abs(now - then) <= 0.01 * abs(then):
+    now, then = float(np.median(series.lr[first:last])), predicted.lr
+    if abs(now - then) <= TOLERANCE * then:
         return f"LR: as in the calibration, {then:.3g}"
     return f"LR: {now:.3g}, calibrated at {then:.3g}"
 

@@ -63,5 +63,16 @@ def test_plan_writes_a_campaign_that_can_be_planned(tmp_path, rng, capsys):
     )
     assert main(["propose-clip", str(path), "--plan", str(conf)]) == 0
     assert "exp-clip.yaml" in capsys.readouterr().out
-    assert main(["plan", f"conf={tmp_path / 'exp-clip.yaml'}"]) == 0
-    assert "max_norm" in capsys.readouterr().out
+    written = tmp_path / "exp-clip.yaml"
+    assert main(["plan", f"conf={written}"]) == 0
+    told = capsys.readouterr().out
+    assert "clip=1." in told
+    assert "lr=" not in told  # mapped for the matched control, and not varied by itself
+    text = written.read_text()
+    assert "ask:\n- clip" in text
+    assert main(["propose-clip", str(path), "--plan", str(conf)]) == 0
+    assert written.read_text() == text
+    written.write_text("mine")
+    assert main(["propose-clip", str(path), "--plan", str(conf)]) == 2
+    assert "never overwritten" in capsys.readouterr().err
+    assert written.read_text() == "mine"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from orchestrator.clip_nouns import ClipAlarm, NormSeries, Proposal
-from orchestrator.errors import OrchestratorError
-from orchestrator.plan.clip.proposal import propose
+from orchestrator.clip_nouns import ClipAlarm, NormSeries
+from orchestrator.nouns import ClipForecast
+from orchestrator.plan.clip import survey
 from orchestrator.plan.clip.watching import WINDOW, watch
 
 LR = 1e-3
@@ -25,21 +25,25 @@ def series(values: np.ndarray, *, lr: float = LR, scale: np.ndarray | None = Non
 
 
 @pytest.fixture(scope="module")
-def proposal() -> Proposal:
-    values = norms(0, 1500)
-    values[[300, 700, 900, 1200]] *= 40
-    return propose(
-        series(values), optimizer="SGD", n_parameters=None, horizon=None, current=None,
-        rng=np.random.default_rng(0),
+def forecast() -> ClipForecast:
+    """Of the candidate standard, from three pilots."""
+    values = [norms(10**6 + seed, 1500) for seed in range(3)]
+    for v in values:
+        v[[300, 700, 900, 1200]] *= 40
+    found = survey(
+        [series(v) for v in values], optimizer="SGD", n_parameters=None, horizon=None,
+        current=None, rng=np.random.default_rng(0),
     )  # fmt: skip
+    threshold = next(c.max_norm for c in found.proposal.candidates if c.name == "standard")
+    return ClipForecast("clip", threshold, found.stages(threshold))
 
 
 def kinds(alarms: tuple[ClipAlarm, ...]) -> list[str]:
     return [a.kind for a in alarms]
 
 
-def test_no_healthy_training_of_a_hundred_raises_an_alarm(proposal: Proposal) -> None:
-    assert not any(watch(proposal, series(norms(seed, 1500))) for seed in range(1, 101))
+def test_no_healthy_training_of_a_hundred_raises_an_alarm(forecast: ClipForecast) -> None:
+    assert not any(watch(forecast, series(norms(seed, 1500))) for seed in range(1, 101))
 
 
 def high(values: np.ndarray) -> np.ndarray:
@@ -66,27 +70,29 @@ def broken(values: np.ndarray) -> np.ndarray:
     ("fault", "kind"), [(high, "high"), (inert, "inert"), (risen, "drift"), (broken, "nonfinite")]
 )
 def test_each_fault_raises_its_alarm_where_it_is(
-    fault: Callable[[np.ndarray], np.ndarray], kind: str, proposal: Proposal
+    fault: Callable[[np.ndarray], np.ndarray], kind: str, forecast: ClipForecast
 ) -> None:
-    alarms = [a for a in watch(proposal, series(fault(norms(7, 1500)))) if a.kind == kind]
+    alarms = [a for a in watch(forecast, series(fault(norms(7, 1500)))) if a.kind == kind]
     assert len(alarms) == 1
     assert 600 <= alarms[0].first < 600 + WINDOW
     assert alarms[0].last >= 619
 
 
-def test_one_bad_window_and_a_search_for_the_loss_scale_are_no_alarm(proposal: Proposal) -> None:
+def test_one_bad_window_and_a_search_for_the_loss_scale_are_no_alarm(
+    forecast: ClipForecast,
+) -> None:
     values = norms(8, 1500)
     values[600 : 600 + WINDOW] *= 3
     values[:9] = np.inf
-    assert watch(proposal, series(values)) == ()
+    assert watch(forecast, series(values)) == ()
 
 
 def test_causes_say_what_the_record_says_and_never_to_raise_the_threshold(
-    proposal: Proposal,
+    forecast: ClipForecast,
 ) -> None:
     values = high(norms(9, 1500))
     scale = np.full(1500, 1024.0)
-    alarm = watch(proposal, series(values, lr=3 * LR, scale=scale))[0]
+    alarm = watch(forecast, series(values, lr=3 * LR, scale=scale))[0]
     told = " | ".join(alarm.causes)
     assert "LR: 0.003, calibrated at 0.001" in told
     assert "clipped steps 600" in told
@@ -95,10 +101,25 @@ def test_causes_say_what_the_record_says_and_never_to_raise_the_threshold(
     assert "raise" not in told
 
 
-def test_an_unknown_candidate_is_told_with_the_valid_ones(proposal: Proposal) -> None:
-    with pytest.raises(OrchestratorError, match="standard"):
-        watch(proposal, series(norms(1, 300)), adopted="standrad")
+def test_the_level_is_compared_with_that_of_the_same_stage(forecast: ClipForecast) -> None:
+    falls = np.exp(-np.linspace(0, 1.5, 1500))
+    found = survey(
+        [series(norms(seed, 1500) * falls) for seed in range(3)], optimizer="SGD",
+        n_parameters=None, horizon=None, current=None, rng=np.random.default_rng(0),
+    )  # fmt: skip
+    drifting = ClipForecast("clip", 0.4, found.stages(0.4))
+    ratios = [stage.ratio.median for stage in drifting.stages]
+    assert ratios == sorted(ratios, reverse=True)
+    assert ratios[0] > 0.9
+    assert watch(drifting, series(norms(9, 1500) * falls)) == ()
+    assert kinds(watch(forecast, series(norms(9, 1500) * falls))) == ["inert"]
 
 
-def test_a_series_shorter_than_two_windows_raises_nothing(proposal: Proposal) -> None:
-    assert watch(proposal, series(5 * norms(1, 200))) == ()
+def test_what_comes_after_the_forecast_is_not_judged(forecast: ClipForecast) -> None:
+    values = norms(9, 3000)
+    values[1500:] *= 3
+    assert watch(forecast, series(values)) == ()
+
+
+def test_a_series_shorter_than_two_windows_raises_nothing(forecast: ClipForecast) -> None:
+    assert watch(forecast, series(5 * norms(1, 200))) == ()
