@@ -89,3 +89,15 @@ def variance_inflation(phi: float) -> float:
     """Steps that count as one independent step in an AR(1) of correlation `phi`; at least 1."""
     phi = max(0.0, phi)
     return (1 + phi) / (1 - phi)
+
+
+def mean_inflation(phi: float, length: float) -> float:
+    """Variance of the mean of an AR(1)'s block, over that read from its spread as if independent.
+
+    `variance_inflation` for long blocks. A block of `length` steps not much longer than the
+    correlation lasts shows too little spread: what it lacks, f of the whole, is in the mean itself.
+    """
+    phi = max(0.0, phi)
+    ends = 2 * phi * (1 - phi**length) / (length * (1 - phi) ** 2)
+    f = ((1 + phi) / (1 - phi) - ends) / length
+    return (length - 1) * f / max(1 - f, 1e-3)

@@ -20,6 +20,10 @@ TOP = 0.05  # share of steps whose excess tells how fast the tail falls
 IMPROBABLE = 1e-3
 """Chance that a tail as heavy as seen reaches so far so often; below it, those steps are spikes."""
 
+LOSS_SPREADS = 4.0
+"""For the loss of a step whose norm is far out: a second witness need not be as sure as the first.
+On recorded trainings it named no step that was not a bad batch, or the one after."""
+
 SAMPLE = 2000  # steps at which the spread of the loss is read
 
 
@@ -38,32 +42,32 @@ def spikes(
     """Find the spikes in a series of log norms [n]; `residuals` [n] if they are known.
 
     A step is far out beyond 6 spreads and 1.5 times the level. It is a spike if the tail of the
-    body does not reach there, or if its loss is as far out: then it is the batch.
+    body does not reach there, or if its loss is far out too: then it is the batch.
     """
     r = log_norms - rolling_median(log_norms, WINDOW) if residuals is None else residuals
     spread = lower_half_std(r)
-    far = np.flatnonzero(r > max(SPREADS * spread, SMALLEST))
+    limit = max(SPREADS * spread, SMALLEST)
+    far = np.flatnonzero(r > limit)
     if len(far):
-        is_spike = _beyond_tail(r, far) | (False if loss is None else _jumps(loss, far))
+        is_spike = _beyond_tail(r, far, limit) | (False if loss is None else _jumps(loss, far))
         far = far[is_spike & _stands_out(log_norms, far)]
     if len(far) > LARGEST_SHARE * len(r):
         far = far[:0]
     return Spikes(far, r, spread)
 
 
-def _beyond_tail(r: Floats, far: Ints) -> Bools:
-    """Which of the far steps [k] lie where the body's tail would not have put so many: [k].
+def _beyond_tail(r: Floats, far: Ints, limit: float) -> Bools:
+    """Which of the steps `far` [k], beyond `limit`, lie where the body's tail puts not so many.
 
     Log norms above their 95th percentile u are taken as exponential (a Pareto tail of the norm;
-    a normal one falls faster) with a mean excess that counts the far steps as just beyond the
-    others: censored there, they make the tail as heavy as they are many, not as far as they lie
-    (Deemer and Votaw 1955). The largest j of them are spikes if j or more beyond the smallest have
-    a chance below IMPROBABLE, by Chernoff's bound for a Poisson count.
+    a normal one falls faster) with a mean excess that counts the far steps as lying at the limit:
+    censored there, they make the tail as heavy as they are many, not as far as they lie (Deemer and
+    Votaw 1955). The largest j of them are spikes if j or more beyond the smallest have a chance
+    below IMPROBABLE, by Chernoff's bound for a Poisson count.
     """
     u = float(np.quantile(r, 1 - TOP))
     top = r[r > u]
-    limit = float(r[far].min())
-    near = top[top < limit] - u
+    near = top[top <= limit] - u
     if not len(near):
         return np.zeros(len(far), bool)
     excess = (near.sum() + (len(top) - len(near)) * max(0.0, limit - u)) / len(near)
@@ -80,14 +84,14 @@ def _beyond_tail(r: Floats, far: Ints) -> Bools:
 
 
 def _jumps(loss: Floats, at: Ints) -> Bools:
-    """Whether the loss jumps at each of the steps `at` as the norm has to: [k]."""
+    """Whether the loss of the steps `at` lies far above that of the steps around each: [k]."""
     y = np.log(np.where(loss > 0, loss, np.nan))
     sample = np.unique(np.linspace(0, len(y) - 1, SAMPLE).astype(np.int64))
     usual = _over_median(y, sample)
     usual = usual[np.isfinite(usual)]
     if not len(usual):
         return np.zeros(len(at), bool)
-    return _over_median(y, at) > max(SPREADS * lower_half_std(usual), SMALLEST)
+    return _over_median(y, at) > max(LOSS_SPREADS * lower_half_std(usual), SMALLEST)
 
 
 def _over_median(y: Floats, at: Ints) -> Floats:

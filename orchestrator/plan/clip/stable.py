@@ -12,6 +12,7 @@ from orchestrator.plan.clip.robust import (
     block_edges,
     block_levels,
     lag_one,
+    mean_inflation,
     variance_inflation,
 )
 from orchestrator.telemetry.robust import theil_sen
@@ -121,7 +122,7 @@ def describe(z: Floats, first: int, last: int, *, is_stable: bool) -> Window:
     centers = first + (np.array(edges[:-1]) + np.array(edges[1:]) - 1) / 2
     phi = lag_one(x)
     length = (last - first) / len(levels)
-    noise = float(np.median(errors)) * np.sqrt(min(length, variance_inflation(phi)))
+    noise = float(np.median(errors)) * np.sqrt(mean_inflation(phi, length))
     slope = theil_sen(centers, levels) if len(levels) > 2 else 0.0
     return Window(
         first, last, is_stable, slope, _slope_error(centers, levels, slope, noise),

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+from orchestrator.plan.clip.robust import mean_inflation
+from orchestrator.plan.clip.spikes import spikes
 from tests.plan.clip.conftest import ask, flags, pilot
 
 
@@ -152,6 +154,33 @@ def test_correlated_batches_are_told(rng):
     for t in range(1, 1500):
         z[t] = 0.7 * z[t - 1] + 0.15 * rng.standard_normal()
     assert flags(ask(pilot(np.exp(z)))) == {"autocorrelated"}
+
+
+@pytest.mark.parametrize(("phi", "length"), [(0.0, 25), (0.5, 25), (0.8, 25), (0.95, 100)])
+def test_the_noise_of_a_block_of_correlated_steps_is_that_of_simulated_ones(rng, phi, length):
+    z = np.zeros((20_000, length + 100))
+    noise = rng.standard_normal(z.shape)
+    for t in range(1, length + 100):
+        z[:, t] = phi * z[:, t - 1] + noise[:, t]
+    blocks = z[:, 100:]
+    seen = blocks.mean(axis=1).var() / (blocks.var(axis=1, ddof=1).mean() / length)
+    assert mean_inflation(phi, length) == pytest.approx(seen, rel=0.06)
+
+
+def test_a_norm_that_is_far_out_is_a_spike_where_the_loss_is_too(rng):
+    norms = rng.pareto(2.0, 1500) + 1
+    loss = 0.3 + 2 * np.exp(-np.arange(1500) / 300) * np.exp(0.05 * rng.standard_normal(1500))
+    assert ask(pilot(norms, loss=loss)).spikes == ()
+    far = np.argsort(norms)[-5:]
+    loss[far] *= 4
+    found = set(ask(pilot(norms, loss=loss)).spikes)
+    assert found
+    assert found <= set(far.tolist())
+
+
+def test_a_pareto_tail_is_hardly_ever_taken_for_spikes(rng):
+    tails = (np.log(rng.pareto(1.5, 800) + 1) for _ in range(300))
+    assert sum(len(spikes(z).indices) > 0 for z in tails) <= 3
 
 
 def test_two_kinds_of_batches_are_told_with_their_period(rng):
