@@ -100,4 +100,4 @@ def mean_inflation(phi: float, length: float) -> float:
     phi = max(0.0, phi)
     ends = 2 * phi * (1 - phi**length) / (length * (1 - phi) ** 2)
     f = ((1 + phi) / (1 - phi) - ends) / length
-    return (length - 1) * f / max(1 - f, 1e-3)
+    return float((length - 1) * f / max(1 - f, 1e-3))
