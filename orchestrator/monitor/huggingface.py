@@ -18,7 +18,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from transformers import Trainer, TrainerState, TrainingArguments
 
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _TIMINGS = ("_runtime", "_per_second", "_time")
 """Ends of the names under which the Trainer tells how long an evaluation took."""
+
+_IGNORED = -100
+"""The label of what does not count in the loss, in torch's cross entropy as in transformers."""
 
 
 class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does not look into it
@@ -63,10 +66,15 @@ class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does no
         optimizer = kwargs["optimizer"]
         while hasattr(optimizer, "optimizer"):  # accelerate wraps it
             optimizer = optimizer.optimizer
-        first_step = state.global_step
-        self.monitor = watch(kwargs["model"], optimizer, first_step=first_step, **self._options)
+        accelerator = self._trainer.accelerator
+        self.monitor = watch(
+            kwargs["model"],
+            optimizer,
+            first_step=state.global_step,
+            scaler=accelerator.scaler,
+            **self._options,
+        )
         if self._recorder is not None:
-            accelerator = self._trainer.accelerator
             self._listen(self._trainer, "training_step", self._after_backward)
             self._listen(accelerator, "unscale_gradients", self._before_clipping)
             self._listen(accelerator, "clip_grad_norm_", self._after_clipping)
@@ -106,8 +114,14 @@ class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does no
         setattr(owner, name, heard)  # on the object itself, where it hides its class's method
         self._listened.append((owner, name))
 
-    def _after_backward(self, loss: Tensor, *_: Any, **__: Any) -> None:
+    def _after_backward(
+        self, loss: Tensor, _: object, inputs: Mapping[str, object], *__: Any, **___: Any
+    ) -> None:
+        """Keep the loss of a micro-batch, and tell how much there was in it."""
         self._losses.append(loss)
+        if self.monitor is not None:
+            samples, tokens = _sizes(inputs)
+            self.monitor.batch(samples=samples, tokens=tokens)
 
     def _before_clipping(self, *_: Any, **__: Any) -> None:
         """See gradients that are accumulated, unscaled and not yet clipped."""
@@ -120,3 +134,13 @@ class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does no
         """Keep the norm from before clipping, which the accelerator returns."""
         if self._recorder is not None and isinstance(norm, Tensor):
             self._recorder.see_clip(norm, max_norm)
+
+
+def _sizes(inputs: Mapping[str, object]) -> tuple[int | None, Tensor | None]:
+    """Samples in a micro-batch; and, if each token has a label, those that are not ignored."""
+    tensors = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim]
+    samples = len(tensors[0]) if tensors else None
+    labels = inputs.get("labels")
+    if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.is_floating_point():
+        return samples, None
+    return samples, (labels != _IGNORED).sum()

@@ -47,13 +47,19 @@ class LightningMonitor(Callback):  # type: ignore[misc]  # mypy does not look in
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Look on, now that checkpoint and devices are in place."""
         one = len(trainer.optimizers) == 1  # Lightning counts the steps of all together
-        first_step = trainer.global_step if one else 0
-        self.monitor = watch(pl_module, trainer.optimizers, first_step=first_step, **self._options)
+        self.monitor = watch(
+            pl_module,
+            trainer.optimizers,
+            first_step=trainer.global_step if one else None,
+            scaler=getattr(trainer.precision_plugin, "scaler", None),
+            **self._options,
+        )
 
-    def on_train_batch_start(self, *_: Any) -> None:
-        """Remember the step that this batch goes into."""
-        if self._recorder is not None:
-            self._step = self._recorder.steps
+    def on_train_batch_start(self, trainer: Trainer, _: Any, __: Any, batch_idx: int) -> None:
+        """Tell of this batch, and remember the step that it goes into."""
+        if self.monitor is not None and self.monitor.recorder is not None:
+            self._step = self.monitor.recorder.steps
+            self.monitor.batch(f"epoch {trainer.current_epoch}, batch {batch_idx}")
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer

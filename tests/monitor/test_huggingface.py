@@ -61,6 +61,7 @@ def plain(model, optimizer, folder, *, accumulate=1, max_norm=None):
     for _ in range(2):
         for i, (x, y) in enumerate(zip(inputs.split(BATCH), labels.split(BATCH), strict=True)):
             loss = model(x, y)["loss"]
+            monitor.batch(samples=len(x))
             (loss / accumulate).backward()
             monitor.log(train_loss=loss)
             if (i + 1) % accumulate == 0:
@@ -120,6 +121,25 @@ def test_the_loss_is_what_a_subclass_computes_and_of_fewer_batches_at_the_end(tm
         ]
     means = [float(sum(part) / len(part)) for part in (losses[:5], losses[5:10], losses[10:])]
     assert read(tmp_path)["train/loss"].values == pytest.approx(means * 2)
+
+
+def test_tokens_are_those_whose_label_counts(tmp_path):
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(9, 3)
+
+        def forward(self, input_ids, labels):
+            logits = self.table(input_ids)
+            return {"loss": nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())}
+
+    made = trainer(Tagger(), tmp_path, eval_strategy="no", num_train_epochs=1)
+    ids, labels = torch.arange(6), torch.tensor([0, 1, 2, -100, -100, -100])
+    made.train_dataset = [{"input_ids": ids, "labels": labels} for _ in range(8)]
+    made.train()
+    telemetry = read(tmp_path)
+    assert telemetry["samples"].values.tolist() == [4, 4]
+    assert telemetry["tokens"].values.tolist() == [12, 12]
 
 
 def test_a_loss_that_is_not_finite_is_recorded_though_the_trainer_hides_it(tmp_path):
