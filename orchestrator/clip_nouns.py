@@ -28,7 +28,7 @@ class NormSeries:
     All arrays are [n] and aligned with `steps` (ascending); `norms`, `loss` and `lr` may hold NaN
     and inf; None where nothing was recorded. `max_norm_in_force` is the threshold the pilot itself
     was clipped with (the norms are still those before clipping). `flags` were raised while reading;
-    `optimizer` is its class name and `n_parameters` what it trains, where they are known.
+    `optimizer` is its class name, `n_parameters` what it trains and `eps` its own, where known.
     """
 
     steps: Ints
@@ -42,6 +42,7 @@ class NormSeries:
     flags: tuple[Flag, ...] = ()
     optimizer: str = ""
     n_parameters: int | None = None
+    eps: float | None = None
 
     def __len__(self) -> int:
         return len(self.steps)

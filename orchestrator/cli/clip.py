@@ -33,6 +33,9 @@ def add_verb(verbs: Verbs) -> None:
     sub.add_argument("--json", action="store_true", help="print one JSON object, write no plots")
     sub.add_argument("--optimizer", metavar="NAME", help="as in torch.optim: SGD, AdamW, ...")
     sub.add_argument("--parameters", type=int, metavar="N", help="number of trained parameters")
+    sub.add_argument(
+        "--layers", default="", metavar="GLOB", help="only these layers, if clipped by themselves"
+    )
     sub.add_argument("--horizon", type=int, metavar="N", help="steps ahead to predict")
     sub.add_argument("--current", type=float, metavar="X", help="the max_norm in force today")
     sub.add_argument(
@@ -47,7 +50,7 @@ def propose_clip(arguments: argparse.Namespace) -> None:
 
     from orchestrator.plan.clip import as_json, propose
 
-    asked = _asked(arguments.tokens, is_json=arguments.json)
+    asked = _asked(arguments.tokens, layers=arguments.layers, is_json=arguments.json)
     proposal = propose(
         asked.pilots,
         optimizer=arguments.optimizer,
@@ -84,15 +87,15 @@ class _Asked:
     current: float | None = None
 
 
-def _asked(tokens: Sequence[str], *, is_json: bool) -> _Asked:
+def _asked(tokens: Sequence[str], *, layers: str, is_json: bool) -> _Asked:
     if any(token.startswith("conf=") for token in tokens):
-        return _of_campaign(tokens, is_json=is_json)
-    found = [_of_source(token) for token in tokens]
+        return _of_campaign(tokens, layers, is_json=is_json)
+    found = [_of_source(token, layers) for token in tokens]
     pilots = [series for asked in found for series in asked.pilots]
     return _Asked(pilots, found[0].plots)
 
 
-def _of_campaign(tokens: Sequence[str], *, is_json: bool) -> _Asked:
+def _of_campaign(tokens: Sequence[str], layers: str, *, is_json: bool) -> _Asked:
     """The campaign's pilot, which is run as far as the ledger does not know it."""
     campaign = read_campaign(tokens)
     from orchestrator import campaign as campaigns
@@ -102,15 +105,15 @@ def _of_campaign(tokens: Sequence[str], *, is_json: bool) -> _Asked:
     with Display(sys.stderr if is_json else None) as display:
         folders = campaigns.pilot(campaign, display)
     present = next(f.baseline for f in campaign.factors if f.name == "clip")
-    is_on = isinstance(present, int | float) and bool(present)
+    is_on = isinstance(present, int | float) and bool(present) and not layers
     return _Asked(
-        [series for folder in folders for series in read_norms(folder)],
+        [series for folder in folders for series in read_norms(folder, layers=layers)],
         Path(campaign.folder) / "clip",
         float(present) if is_on else None,  # type: ignore[arg-type]
     )
 
 
-def _of_source(source: str) -> _Asked:
+def _of_source(source: str, layers: str) -> _Asked:
     """Norms that are there: of a file, a trial, an MLflow run, or a campaign's last baseline."""
     from orchestrator.ledger import FILE
     from orchestrator.plan.clip import from_telemetry, read_norms
@@ -122,11 +125,12 @@ def _of_source(source: str) -> _Asked:
         points, params = track.histories(source.removeprefix("mlflow:"))
         log = readers.from_histories(source, points, params=params)
         return _Asked(
-            [from_telemetry(log.telemetry, source=source)], Path(f"{source.replace(':', '-')}-clip")
+            [from_telemetry(log.telemetry, source=source, layers=layers)],
+            Path(f"{source.replace(':', '-')}-clip"),
         )
     path = Path(source)
     if not (path / FILE).is_file():
-        return _Asked(read_norms(path), _beside(path))
+        return _Asked(read_norms(path, layers=layers), _beside(path))
     record, _ = read_record([source])
     trials = [
         trial
@@ -136,7 +140,8 @@ def _of_source(source: str) -> _Asked:
     ]
     if not trials:
         raise OrchestratorError(f"{path}: no trial of the baseline has ended.", "run it first")
-    return _Asked([s for t in trials for s in read_norms(Path(t.folder))], path / "clip")
+    pilots = [s for t in trials for s in read_norms(Path(t.folder), layers=layers)]
+    return _Asked(pilots, path / "clip")
 
 
 def _beside(path: Path) -> Path:

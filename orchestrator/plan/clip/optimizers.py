@@ -45,7 +45,7 @@ def family(optimizer: str | None) -> Family:
 
 def candidate_remarks(
     kind: Family, *, max_norm: float, ratio: float, removed: float, lr_factor: float,
-    n_parameters: int | None,
+    n_parameters: int | None, eps: float | None,
 ) -> tuple[str, ...]:  # fmt: skip
     """What one threshold does under an optimizer that a clip ratio does not tell."""
     remarks = []
@@ -56,11 +56,10 @@ def candidate_remarks(
                 "factor on the gradient cancels"
             )
         rms = None if not n_parameters else max_norm / n_parameters**0.5
-        if rms is not None and rms < STARVING * EPSILON:
+        if rms is not None and rms < STARVING * (eps or EPSILON):
             remarks.append(
                 f"max_norm / sqrt(parameters) = {rms:.1g} is below {STARVING:.0e} x eps "
-                f"({EPSILON:.0e}):"
-                " epsilon starves the updates"
+                f"({eps or EPSILON:.0e}): epsilon starves the updates"
             )
     if kind is Family.SGD and removed > CONTROL and lr_factor < 1 - SAME_LR:
         remarks.append(

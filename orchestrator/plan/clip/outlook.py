@@ -83,7 +83,7 @@ def stages(pilot: Pilot) -> tuple[Stage, ...]:
 
 def candidate(
     t: Threshold, ratio: ClipRatio, outlook: Outlook, *, raised: float, optimizer: str | None,
-    n_parameters: int | None,
+    n_parameters: int | None, eps: float | None,
 ) -> Candidate:  # fmt: skip
     """A threshold with everything that is said of it; `raised` is its lift for a whole training."""
     left, factor = kept(outlook.calibrations, t.log_norm)
@@ -104,6 +104,7 @@ def candidate(
             removed=1 - left,
             lr_factor=factor,
             n_parameters=n_parameters,
+            eps=eps,
         ),
     )
 

@@ -86,6 +86,7 @@ def survey(
     setting = _Setting(
         optimizer or next((p.optimizer for p in pilots if p.optimizer), None),
         n_parameters or next((p.n_parameters for p in pilots if p.n_parameters), None),
+        next((p.eps for p in pilots if p.eps), None),
         current or next((p.max_norm_in_force for p in pilots if p.max_norm_in_force), None),
     )
     examined = [examine(p, rng) for p in pilots]
@@ -106,6 +107,7 @@ class _Setting:
 
     optimizer: str | None
     n_parameters: int | None
+    eps: float | None
     current: float | None
 
 
@@ -173,7 +175,7 @@ def _forecasts(
         outlook.candidate(
             t, forecast.interval(simulated[:, i], widen=widen), ahead,
             raised=0.0 if t.name == PRESENT else raised,
-            optimizer=setting.optimizer, n_parameters=setting.n_parameters,
+            optimizer=setting.optimizer, n_parameters=setting.n_parameters, eps=setting.eps,
         )
         for i, t in enumerate(found)
     )  # fmt: skip
@@ -275,6 +277,24 @@ def _valid_until(pilot: Pilot, c: Calibration) -> int:
 # --- what is said beside it ---------------------------------------------------------------------
 
 
+STRANGLED = 0.2
+"""Share of a pilot's steps that were clipped from which it is no unclipped one: watching.HIGH."""
+
+
+def _strangled(pilot: Pilot) -> str | None:
+    """A pilot that was clipped in many of its steps shows the norms of that path only."""
+    limit = pilot.series.max_norm_in_force
+    if limit is None:
+        return None
+    share = float(np.mean(np.exp(pilot.checked.log_norms) > limit))
+    if share <= STRANGLED:
+        return None
+    return (
+        f"The pilot itself was clipped at {limit:.3g} in {share:.0%} of its steps. Norms depend on "
+        "the path: record one without clipping before these thresholds are believed."
+    )
+
+
 def _remarks(
     examined: Sequence[Pilot], ahead: Outlook, kind: Family, horizon: int | None
 ) -> tuple[str, ...]:
@@ -282,6 +302,7 @@ def _remarks(
     for p in examined:
         if p.refusal is not None:
             notes.append(f"Pilot {p.series.source or examined.index(p)} was left out: {p.refusal}")
+    notes += [note for p in examined if (note := _strangled(p)) is not None]
     half = min(default_horizon(c) for c in ahead.calibrations)
     if horizon is not None and horizon > half:
         notes.append(

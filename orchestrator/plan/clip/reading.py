@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
 
 from orchestrator.clip_nouns import NormSeries
-from orchestrator.errors import OrchestratorError
+from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.nouns import Floats, Ints, Scalar, Series, Telemetry
 from orchestrator.plan.clip import table
 from orchestrator.telemetry import is_store, read, readers
@@ -21,17 +22,23 @@ NO_NORMS = (
 )
 
 
-def read_norms(path: Path) -> tuple[NormSeries, ...]:
+def read_norms(path: Path, *, layers: str = "") -> tuple[NormSeries, ...]:
     """The unclipped norms in `path`, one series per run; an OrchestratorError where there are none.
 
     A CSV with columns step, loss, lr, grad_norm and maybe loss_scale, skipped, run; a
     `trainer_state.json` of the Hugging Face Trainer; a trial's folder or its telemetry; any other
-    log that `telemetry.readers` knows.
+    log that `telemetry.readers` knows. With `layers`, a pattern as of a shell, the norms of those
+    layers together, which only telemetry holds.
     """
     if not path.exists():
         raise OrchestratorError(f"{path} does not exist.", "give a CSV, a JSON file or a folder")
     if path.is_dir() and is_store(path):
-        return (from_telemetry(read(path), source=str(path)),)
+        return (from_telemetry(read(path), source=str(path), layers=layers),)
+    if layers:
+        raise OrchestratorError(
+            f"--layers {layers}: {path} holds no norms per layer.",
+            "give a trial's folder or a campaign, run with monitor.every=1",
+        )
     if path.is_file() and path.suffix.lower() in (".csv", ".tsv"):
         return table.read_csv(path)
     if path.is_file() and path.suffix.lower() == ".json":
@@ -42,12 +49,12 @@ def read_norms(path: Path) -> tuple[NormSeries, ...]:
     return (from_telemetry(log.telemetry, source=str(path)),)
 
 
-def from_telemetry(telemetry: Telemetry, *, source: str = "") -> NormSeries:
-    """The norms of one trial; loss, lr and loss scale are taken at the steps that have a norm."""
-    if "grad_norm" not in telemetry or not len(telemetry["grad_norm"]):
-        has = ", ".join(telemetry.series) or "nothing"
-        raise OrchestratorError(f"{source or 'the trial'}: no grad_norm among {has}.", NO_NORMS)
-    norms = telemetry["grad_norm"]
+def from_telemetry(telemetry: Telemetry, *, source: str = "", layers: str = "") -> NormSeries:
+    """The norms of one trial; loss, lr and loss scale are taken at the steps that have a norm.
+
+    With `layers`, a pattern, the norm of those layers together, for who clips them by themselves.
+    """
+    norms = _of_layers(telemetry, layers, source) if layers else _total(telemetry, source)
     _refuse_negative(norms.steps, norms.values, source)
 
     def at(name: str) -> Floats | None:
@@ -56,6 +63,7 @@ def from_telemetry(telemetry: Telemetry, *, source: str = "") -> NormSeries:
     skipped = at("skipped")
     in_force = telemetry["max_norm"].values if "max_norm" in telemetry else np.empty(0)
     in_force = in_force[np.isfinite(in_force) & (in_force > 0)]
+    eps = telemetry.header.get("eps")
     return NormSeries(
         steps=norms.steps,
         norms=norms.values,
@@ -63,11 +71,34 @@ def from_telemetry(telemetry: Telemetry, *, source: str = "") -> NormSeries:
         lr=at("lr"),
         loss_scale=at("loss_scale"),
         skipped=None if skipped is None else skipped == 1,
-        max_norm_in_force=float(in_force[-1]) if len(in_force) else None,
-        source=source,
+        max_norm_in_force=float(in_force[-1]) if len(in_force) and not layers else None,
+        source=f"{source}, layers {layers}" if layers else source,
         optimizer=str(telemetry.header.get("optimizer") or ""),
-        n_parameters=_count(telemetry.header.get("parameters")),
+        n_parameters=None if layers else _count(telemetry.header.get("parameters")),
+        eps=float(eps) if isinstance(eps, int | float) and eps > 0 else None,
     )
+
+
+def _total(telemetry: Telemetry, source: str) -> Series:
+    if "grad_norm" not in telemetry or not len(telemetry["grad_norm"]):
+        has = ", ".join(telemetry.series) or "nothing"
+        raise OrchestratorError(f"{source or 'the trial'}: no grad_norm among {has}.", NO_NORMS)
+    return telemetry["grad_norm"]
+
+
+def _of_layers(telemetry: Telemetry, pattern: str, source: str) -> Series:
+    """Norm over the layers that match; one without a gradient in a step adds nothing."""
+    every = telemetry.layers("grad_norm")
+    wanted = [norms for name, norms in every.items() if fnmatch(name, pattern)]
+    if not wanted:
+        raise OrchestratorError(
+            f"--layers {pattern}: {source} recorded the norm of no such layer.",
+            nearest(pattern, every),
+        )
+    steps = np.unique(np.concatenate([norms.steps for norms in wanted]))
+    each = np.stack([_aligned(norms, steps) for norms in wanted])  # [layers, steps]
+    absent = np.stack([~np.isin(steps, norms.steps) for norms in wanted])
+    return Series(steps, np.sqrt((np.where(absent, 0.0, each) ** 2).sum(axis=0)), wanted[0].unit)
 
 
 def _count(fact: Scalar) -> int | None:

@@ -64,6 +64,34 @@ def test_the_optimizer_changes_what_is_said(rng):
     assert sgd.present.lr_factor < 1
 
 
+def test_a_pilot_that_was_itself_clipped_most_of_the_time_is_told(rng):
+    norms = body(rng)
+    often, seldom = (ask(pilot(norms, max_norm_in_force=limit)) for limit in (0.5, 3.0))
+    assert any("itself was clipped at 0.5" in remark for remark in often.remarks)
+    assert not any("itself was clipped" in remark for remark in seldom.remarks)
+
+
+def test_a_threshold_for_a_whole_training_stays_out_of_its_loudest_part(rng):
+    falls = np.exp(-np.linspace(0, 2, 2400))
+    norms = falls * body(rng, 2400, 0.2)
+    found = ask([pilot(norms), pilot(falls * body(rng, 2400, 0.2))])
+    loudest = norms[:240]
+    for c in found.candidates:
+        assert c.from_start > 3 * c.max_norm
+        assert np.mean(loudest > c.from_start) < 0.15
+    still = ask(pilot(body(rng)))
+    assert all(c.from_start == c.max_norm for c in still.candidates)
+
+
+def test_the_optimizer_s_own_epsilon_tells_whether_it_starves(rng):
+    def told(eps):
+        found = ask(pilot(body(rng), eps=eps, n_parameters=10**6), optimizer="AdamW")
+        return any("starves" in r for c in found.candidates for r in c.remarks)
+
+    assert told(1e-3)
+    assert not told(1e-8)
+
+
 def test_the_same_record_gives_the_same_answer(rng):
     series = pilot(body(rng))
     assert as_json(ask(series)) == as_json(ask(series))

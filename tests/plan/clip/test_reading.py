@@ -102,3 +102,26 @@ def test_telemetry_is_aligned_on_the_steps_that_have_a_norm():
     assert (series.max_norm_in_force, series.optimizer) == (0.5, "AdamW")
     with pytest.raises(OrchestratorError, match="grad_norm"):
         from_telemetry(Telemetry({}))
+
+
+def test_layers_that_are_clipped_by_themselves_have_a_norm_of_their_own(tmp_path):
+    telemetry = Telemetry(
+        {
+            "grad_norm": Series(np.arange(3), np.array([9.0, 9.0, 9.0])),
+            "grad_norm/encoder.0": Series(np.arange(3), np.array([3.0, 1.0, np.inf])),
+            "grad_norm/encoder.1": Series(np.array([0, 2]), np.array([4.0, 1.0])),
+            "grad_norm/head": Series(np.arange(3), np.array([5.0, 5.0, 5.0])),
+            "lr": Series(np.arange(3), np.array([0.3, 0.2, 0.1])),
+        },
+        {"optimizer": "AdamW", "parameters": 100, "eps": 1e-6},
+    )
+    series = from_telemetry(telemetry, layers="encoder.*")
+    assert series.norms.tolist() == [5.0, 1.0, np.inf]
+    assert series.lr.tolist() == [0.3, 0.2, 0.1]
+    assert (series.n_parameters, series.eps) == (None, 1e-6)
+    assert from_telemetry(telemetry).n_parameters == 100
+    with pytest.raises(OrchestratorError, match="no such layer") as error:
+        from_telemetry(telemetry, layers="encodr.*")
+    assert "encoder.0" in error.value.remedy
+    with pytest.raises(OrchestratorError, match="no norms per layer"):
+        read_norms(write(tmp_path, "step,grad_norm\n0,1\n"), layers="encoder.*")
