@@ -47,76 +47,97 @@ class Checked:
     dropped: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(slots=True, eq=False)
+class _Record:
+    """A series on its way through the checks: `norms` [n] are NaN where they may not be used."""
+
+    series: NormSeries
+    norms: Floats
+    dropped: dict[str, int]
+    flags: list[Flag]
+    notes: list[str] = field(default_factory=list)
+
+    def raised(self, flag: Flag | None) -> str | None:
+        """Keep a flag that refuses, and return why."""
+        if flag is None:
+            return None
+        self.flags.append(flag)
+        return flag.text
+
+    def checked(self, refusal: str | None) -> Checked:
+        """What is left of the series."""
+        keep, series = np.isfinite(self.norms), self.series
+        return Checked(
+            steps=series.steps[keep],
+            log_norms=np.log(self.norms[keep]),
+            loss=None if series.loss is None else series.loss[keep],
+            lr=None if series.lr is None else series.lr[keep],
+            flags=tuple(self.flags),
+            refusal=refusal,
+            notes=tuple(self.notes),
+            dropped={k: v for k, v in self.dropped.items() if v},
+        )
+
+
 def check(series: NormSeries) -> Checked:
     """Run the checks in order; the first refusal ends them."""
-    flags: list[Flag] = [*series.flags]
-    notes: list[str] = []
-    finite = np.isfinite(series.norms)
-    zero = series.norms == 0
+    record = _opened(series)
+    return record.checked(_not_recorded(record) or _not_scaled(record) or _not_healthy(record))
+
+
+def _opened(series: NormSeries) -> _Record:
+    """The series without what is skipped, not finite or zero."""
+    finite, zero = np.isfinite(series.norms), series.norms == 0
     skipped = np.zeros(len(series), bool) if series.skipped is None else series.skipped
     dropped = {
         "skipped": int(skipped.sum()),
         "nonfinite": int((~finite & ~skipped).sum()),
         "zero": int((zero & ~skipped).sum()),
     }
-    valid = finite & ~zero & ~skipped
-    norms = np.where(valid, series.norms, np.nan)
+    norms = np.where(finite & ~zero & ~skipped, series.norms, np.nan)
+    return _Record(series, norms, dropped, [*series.flags])
 
-    def result(refusal: str | None) -> Checked:
-        keep = np.isfinite(norms)
-        return Checked(
-            steps=series.steps[keep],
-            log_norms=np.log(norms[keep]),
-            loss=None if series.loss is None else series.loss[keep],
-            lr=None if series.lr is None else series.lr[keep],
-            flags=tuple(flags),
-            refusal=refusal,
-            notes=tuple(notes),
-            dropped={k: v for k, v in dropped.items() if v},
-        )
 
-    stride = _sparse(series.steps)
-    if stride is not None:
-        flags.append(stride)
-    for flag in (_all_nonfinite(series), _zero(series, dropped)):
-        if flag is not None:
-            flags.append(flag)
-            return result(flag.text)
-    nonfinite = _nonfinite(series, dropped)
-    if nonfinite is not None:
-        flags.append(nonfinite)
-    short = too_short(int(valid.sum()))
-    if short is not None:
-        flags.append(short)
-        return result(short.text)
-    for recorded in (_constant, _already_clipped, _implausible):
-        flag = recorded(norms[valid])
-        if flag is not None:
-            flags.append(flag)
-            return result(flag.text)
-    scaled = scaling.amp_scaled(series, valid)
+def _not_recorded(record: _Record) -> str | None:
+    """Why these are no norms of unclipped gradients, one per step."""
+    series, valid = record.series, record.norms[np.isfinite(record.norms)]
+    record.raised(_sparse(series.steps))
+    refusal = record.raised(_all_nonfinite(series)) or record.raised(_zero(series, record.dropped))
+    if refusal is not None:
+        return refusal
+    record.raised(_nonfinite(series, record.dropped))
+    return (
+        record.raised(too_short(len(valid)))
+        or record.raised(_constant(valid))
+        or record.raised(_already_clipped(valid))
+        or record.raised(_implausible(valid))
+    )
+
+
+def _not_scaled(record: _Record) -> str | None:
+    """Undo a loss scale and keep one norm per optimizer step; why that cannot be done."""
+    scaled = scaling.amp_scaled(record.series, np.isfinite(record.norms))
     if scaled is not None:
-        flags.append(scaled.flag)
+        record.flags.append(scaled.flag)
         if scaled.divide_by is None:
-            return result(scaled.flag.text)
-        norms = norms / scaled.divide_by
-    micro = scaling.micro_step(np.where(valid, norms, np.nan))
-    if micro is not None:
-        flags.append(micro.flag)
-        norms = np.where(micro.is_last, norms, np.nan)
-        if np.isfinite(norms).sum() < SMALLEST:
-            short = too_short(int(np.isfinite(norms).sum()))
-            assert short is not None
-            flags.append(short)
-            return result(short.text)
-    seen = result(None)
-    unhealthy = health.unhealthy(seen.loss, seen.log_norms)
-    if unhealthy is not None:
-        flags.append(unhealthy)
-        return result(unhealthy.text)
-    if series.loss is None or not np.isfinite(series.loss).any():
-        notes.append("No loss was recorded: whether the pilot learned anything was not checked.")
-    return result(None)
+            return scaled.flag.text
+        record.norms = record.norms / scaled.divide_by
+    micro = scaling.micro_step(record.norms)
+    if micro is None:
+        return None
+    record.flags.append(micro.flag)
+    record.norms = np.where(micro.is_last, record.norms, np.nan)
+    return record.raised(too_short(int(np.isfinite(record.norms).sum())))
+
+
+def _not_healthy(record: _Record) -> str | None:
+    """Why the pilot did not learn, as far as its loss can tell."""
+    seen = record.checked(None)
+    if seen.loss is None or not np.isfinite(seen.loss).any():
+        record.notes.append(
+            "No loss was recorded: whether the pilot learned anything was not checked."
+        )
+    return record.raised(health.unhealthy(seen.loss, seen.log_norms))
 
 
 def too_short(valid: int) -> Flag | None:

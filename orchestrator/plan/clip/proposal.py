@@ -15,10 +15,9 @@ from orchestrator.plan.clip import forecast, optimizers, outlook
 from orchestrator.plan.clip.backtest import EXPLORATORY, coverage, default_horizon, widening
 from orchestrator.plan.clip.calibration import Calibration
 from orchestrator.plan.clip.candidates import Threshold
-from orchestrator.plan.clip.optimizers import Family
 from orchestrator.plan.clip.outlook import Outlook
 from orchestrator.plan.clip.pilot import Pilot, examine
-from orchestrator.plan.clip.recommendation import recommend
+from orchestrator.plan.clip.recommendation import recommend, remarks
 from orchestrator.plan.clip.stable import TOLERANCE
 
 PRESENT = "present"
@@ -97,8 +96,8 @@ def survey(
         return Survey(replace(seen, reason=refusal))
     ahead = Outlook(usable, horizon or min(default_horizon(c) for c in _calibrations(usable)))
     told = _told(seen, ahead, setting, rng)
-    remarks = _remarks(examined, ahead, optimizers.family(setting.optimizer), horizon)
-    return Survey(replace(told, remarks=remarks), ahead.calibrations, usable)
+    said = remarks(examined, ahead, optimizers.family(setting.optimizer), horizon)
+    return Survey(replace(told, remarks=said), ahead.calibrations, usable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,44 +271,3 @@ def _valid_until(pilot: Pilot, c: Calibration) -> int:
     if c.window.is_drifting:
         rows = min(rows, TOLERANCE / abs(c.window.slope))
     return int(pilot.checked.steps[-1] + max(1.0, rows) * _stride(pilot))
-
-
-# --- what is said beside it ---------------------------------------------------------------------
-
-
-STRANGLED = 0.2
-"""Share of a pilot's steps that were clipped from which it is no unclipped one: watching.HIGH."""
-
-
-def _strangled(pilot: Pilot) -> str | None:
-    """A pilot that was clipped in many of its steps shows the norms of that path only."""
-    limit = pilot.series.max_norm_in_force
-    if limit is None:
-        return None
-    share = float(np.mean(np.exp(pilot.checked.log_norms) > limit))
-    if share <= STRANGLED:
-        return None
-    return (
-        f"The pilot itself was clipped at {limit:.3g} in {share:.0%} of its steps. Norms depend on "
-        "the path: record one without clipping before these thresholds are believed."
-    )
-
-
-def _remarks(
-    examined: Sequence[Pilot], ahead: Outlook, kind: Family, horizon: int | None
-) -> tuple[str, ...]:
-    notes = [note for p in examined for note in p.checked.notes]
-    for p in examined:
-        if p.refusal is not None:
-            notes.append(f"Pilot {p.series.source or examined.index(p)} was left out: {p.refusal}")
-    notes += [note for p in examined if (note := _strangled(p)) is not None]
-    half = min(default_horizon(c) for c in ahead.calibrations)
-    if horizon is not None and horizon > half:
-        notes.append(
-            f"The horizon of {horizon} steps is more than half of the window ({half}): on recorded "
-            "trainings intervals held less often than they say that far ahead."
-        )
-    if not any(c.window.is_stable for c in ahead.calibrations):
-        notes.append("No stable interval: treat the thresholds as a first guess and record on.")
-    has_spikes = any(len(c.spikes.indices) for c in ahead.calibrations)
-    return (*dict.fromkeys(notes), *optimizers.remarks(kind, has_spikes=has_spikes))

@@ -1,4 +1,4 @@
-"""Whether to clip, which candidate to begin with, and why."""
+"""Whether to clip, which candidate to begin with, why, and what is to be borne in mind."""
 
 from __future__ import annotations
 
@@ -9,12 +9,18 @@ import numpy as np
 
 from orchestrator.clip_nouns import Candidate, Flag
 from orchestrator.plan.clip import optimizers
+from orchestrator.plan.clip.backtest import default_horizon
 from orchestrator.plan.clip.calibration import Calibration
 from orchestrator.plan.clip.optimizers import Family
 from orchestrator.plan.clip.outlook import Outlook
+from orchestrator.plan.clip.pilot import Pilot
 
 SPIKE_P99S = 2.0
 """Without a norm beyond twice p99 nothing happened that clipping would have prevented."""
+
+
+STRANGLED = 0.2
+"""Share of a pilot's steps that were clipped from which it is no unclipped one: watching.HIGH."""
 
 
 def recommend(
@@ -65,3 +71,38 @@ def _largest_excursion(c: Calibration) -> float:
     r = c.spikes.residuals
     body = np.delete(r, c.spikes.indices - c.ramp_end)
     return float(r.max() - np.quantile(body, 0.99))
+
+
+def remarks(
+    examined: Sequence[Pilot], ahead: Outlook, kind: Family, horizon: int | None
+) -> tuple[str, ...]:
+    """What is to be borne in mind: of the checks, left-out pilots, the horizon, the optimizer."""
+    notes = [note for p in examined for note in p.checked.notes]
+    for p in examined:
+        if p.refusal is not None:
+            notes.append(f"Pilot {p.series.source or examined.index(p)} was left out: {p.refusal}")
+    notes += [note for p in examined if (note := _strangled(p)) is not None]
+    half = min(default_horizon(c) for c in ahead.calibrations)
+    if horizon is not None and horizon > half:
+        notes.append(
+            f"The horizon of {horizon} steps is more than half of the window ({half}): on recorded "
+            "trainings intervals held less often than they say that far ahead."
+        )
+    if not any(c.window.is_stable for c in ahead.calibrations):
+        notes.append("No stable interval: treat the thresholds as a first guess and record on.")
+    has_spikes = any(len(c.spikes.indices) for c in ahead.calibrations)
+    return (*dict.fromkeys(notes), *optimizers.remarks(kind, has_spikes=has_spikes))
+
+
+def _strangled(pilot: Pilot) -> str | None:
+    """A pilot that was clipped in many of its steps shows the norms of that path only."""
+    limit = pilot.series.max_norm_in_force
+    if limit is None:
+        return None
+    share = float(np.mean(np.exp(pilot.checked.log_norms) > limit))
+    if share <= STRANGLED:
+        return None
+    return (
+        f"The pilot itself was clipped at {limit:.3g} in {share:.0%} of its steps. Norms depend on "
+        "the path: record one without clipping before these thresholds are believed."
+    )

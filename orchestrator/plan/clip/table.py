@@ -62,28 +62,13 @@ def series(
 
     `row(i)` says where the user finds row i.
     """
-    norm_cells = texts["grad_norm"]
-    keep = [i for i, cell in enumerate(norm_cells) if not _is_missing(cell)]
+    keep = [i for i, cell in enumerate(texts["grad_norm"]) if not _is_missing(cell)]
 
     def place(i: int) -> str:
         return row(keep[i])
 
     cells = {name: [column[i] for i in keep] for name, column in texts.items()}
-    numbers: dict[str, Floats] = {}
-    errors = []
-    for name in ("step", "grad_norm", "loss", "lr", "loss_scale"):
-        if name in cells:
-            try:
-                numbers[name] = _floats(cells[name], name, source, place)
-            except OrchestratorError as error:
-                errors.append(error)
-    skipped = None
-    if "skipped" in cells:
-        try:
-            skipped = _bools(cells["skipped"], source, place)
-        except OrchestratorError as error:
-            errors.append(error)
-    collect(errors)
+    numbers, skipped = _numbers(cells, source, place)
     norms = numbers["grad_norm"]
     steps = _steps(numbers.get("step"), len(norms), source, place)
     _refuse_negative(norms, source, place)
@@ -102,6 +87,25 @@ def series(
         source=source,
         flags=flags,
     )
+
+
+def _numbers(
+    cells: Mapping[str, Sequence[str]], source: str, place: Callable[[int], str]
+) -> tuple[dict[str, Floats], Bools | None]:
+    """The columns as numbers, and whether each step was skipped; all mistakes are told at once."""
+    numbers: dict[str, Floats] = {}
+    skipped = None
+    errors = []
+    for name in ("step", "grad_norm", "loss", "lr", "loss_scale", "skipped"):
+        try:
+            if name in cells and name == "skipped":
+                skipped = _bools(cells[name], source, place)
+            elif name in cells:
+                numbers[name] = _floats(cells[name], name, source, place)
+        except OrchestratorError as error:
+            errors.append(error)
+    collect(errors)
+    return numbers, skipped
 
 
 def _rows(path: Path) -> tuple[list[str], list[list[str]]]:
