@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.monitor.sizes import sizes
 from orchestrator.monitor.watch import Monitor, watch
 
 try:
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
 
 _TIMINGS = ("_runtime", "_per_second", "_time")
 """Ends of the names under which the Trainer tells how long an evaluation took."""
-
-_IGNORED = -100
-"""The label of what does not count in the loss, in torch's cross entropy as in transformers."""
 
 
 class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does not look into it
@@ -120,7 +118,7 @@ class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does no
         """Keep the loss of a micro-batch, and tell how much there was in it."""
         self._losses.append(loss)
         if self.monitor is not None:
-            samples, tokens = _sizes(inputs)
+            samples, tokens = sizes(inputs)
             self.monitor.batch(samples=samples, tokens=tokens)
 
     def _before_clipping(self, *_: Any, **__: Any) -> None:
@@ -134,13 +132,3 @@ class HuggingFaceMonitor(TrainerCallback):  # type: ignore[misc]  # mypy does no
         """Keep the norm from before clipping, which the accelerator returns."""
         if self._recorder is not None and isinstance(norm, Tensor):
             self._recorder.see_clip(norm, max_norm)
-
-
-def _sizes(inputs: Mapping[str, object]) -> tuple[int | None, Tensor | None]:
-    """Samples in a micro-batch; and, if each token has a label, those that are not ignored."""
-    tensors = [value for value in inputs.values() if isinstance(value, Tensor) and value.ndim]
-    samples = len(tensors[0]) if tensors else None
-    labels = inputs.get("labels")
-    if not isinstance(labels, Tensor) or labels.ndim != 2 or labels.is_floating_point():
-        return samples, None
-    return samples, (labels != _IGNORED).sum()

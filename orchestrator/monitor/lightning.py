@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from orchestrator.errors import OrchestratorError
+from orchestrator.monitor.sizes import sizes
 from orchestrator.monitor.watch import Monitor, watch
 from orchestrator.telemetry.names import has_split
 
@@ -55,11 +56,13 @@ class LightningMonitor(Callback):  # type: ignore[misc]  # mypy does not look in
             **self._options,
         )
 
-    def on_train_batch_start(self, trainer: Trainer, _: Any, __: Any, batch_idx: int) -> None:
+    def on_train_batch_start(self, trainer: Trainer, _: Any, batch: Any, batch_idx: int) -> None:
         """Tell of this batch, and remember the step that it goes into."""
         if self.monitor is not None and self.monitor.recorder is not None:
             self._step = self.monitor.recorder.steps
-            self.monitor.batch(f"epoch {trainer.current_epoch}, batch {batch_idx}")
+            samples, tokens = sizes(batch)
+            name = f"epoch {trainer.current_epoch}, batch {batch_idx}"
+            self.monitor.batch(name, samples=samples, tokens=tokens)
 
     def on_before_optimizer_step(
         self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer

@@ -62,7 +62,7 @@ def plain(module, folder, *, accumulate=1, max_norm=None, epochs=2, precision=No
         for i, batch in enumerate(TRAIN):
             with autocast:
                 loss = module.training_step(batch, i)
-            monitor.batch(i)
+            monitor.batch(i, samples=len(batch[1]))
             (loss / accumulate).backward()
             monitor.log(train_loss=loss)
             if (i + 1) % accumulate == 0:
