@@ -200,10 +200,18 @@ class Protocol:
 
 @dataclass(frozen=True, slots=True)
 class Monitoring:
-    """How much the trials record: `level`, and each layer on every `every`-th optimizer step."""
+    """How much the trials record: `level`, and what is measured on every `every`-th optimizer step.
+
+    That is layers; at NORMS, which has none, the norm itself.
+    """
 
     level: Level = Level.DEFAULT
-    every: int = 10
+    every: int | None = None
+
+    @property
+    def interval(self) -> int:
+        """Steps from one measurement to the next: one of norms and ten of layers, unless said."""
+        return self.every or (1 if self.level is Level.NORMS else 10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,8 +74,8 @@ def test_the_command_line_beats_the_file_and_a_chosen_group_beats_it_too(exp):
 
 @pytest.mark.parametrize("level", ["off", "norms", "default", "full"])
 def test_a_level_of_monitoring_is_chosen_in_the_file_or_on_the_command_line(exp, level):
-    assert campaign(f"conf={exp}").monitor == Monitoring(Level.DEFAULT, 10)
-    assert campaign(f"conf={exp}", f"monitor.level={level}").monitor == Monitoring(Level(level), 10)
+    assert campaign(f"conf={exp}").monitor == Monitoring(Level.DEFAULT, None)
+    assert campaign(f"conf={exp}", f"monitor.level={level}").monitor == Monitoring(Level(level))
     exp.write_text(GOOD + f"monitor: {{level: {level}, every: 50}}\n")
     assert campaign(f"conf={exp}").monitor == Monitoring(Level(level), 50)
 

@@ -29,7 +29,7 @@ def _kept(campaign: Campaign) -> str:
     chosen = campaign.monitor
     if chosen == Monitoring():
         return ""
-    return f"Recorded: monitor.level={chosen.level.value}, layers every {chosen.every} steps."
+    return f"Recorded: monitor.level={chosen.level.value}, monitor.every={chosen.interval}."
 
 
 def publish(record: Record, display: report.Display | None = None) -> None:

@@ -50,7 +50,7 @@ def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
     positive |= {f"protocol.{k}": protocol[k] for k in ("max_ablations", "max_hypotheses")}
     if config.workers is not None:
         positive["workers"] = config.workers
-    if config.monitor.every < 1:
+    if config.monitor.every is not None and config.monitor.every < 1:
         yield OrchestratorError(
             f"monitor.every={config.monitor.every}.", "give a number of optimizer steps, 1 or more"
         )

@@ -80,7 +80,7 @@ class MonitorConfig:
     """See nouns.Monitoring; values in conf/base.yaml."""
 
     level: Level = MISSING
-    every: int = MISSING
+    every: int | None = MISSING
 
 
 @dataclass

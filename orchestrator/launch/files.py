@@ -29,7 +29,7 @@ class Job:
     workers: int
     limit_seconds: float | None
     level: str
-    every: int
+    every: int | None
 
 
 class TrialFiles:

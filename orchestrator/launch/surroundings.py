@@ -27,7 +27,9 @@ def surroundings(job: Job, folder: Path) -> Iterator[None]:
     with _process(), _modules(job.training.folder), _generators():
         os.environ[FOLDER_VARIABLE] = str(folder)
         os.environ[LEVEL_VARIABLE] = job.level
-        os.environ[EVERY_VARIABLE] = str(job.every)
+        os.environ.pop(EVERY_VARIABLE, None)
+        if job.every is not None:
+            os.environ[EVERY_VARIABLE] = str(job.every)
         seed(job.trial.seed, threads=max(1, cores() // job.workers))
         yield
 

@@ -148,9 +148,9 @@ def listener(
 ) -> Activations | None:
     """What listens to a training on its level, if anything does; see `Activations`."""
     if monitoring.level is Level.FULL:
-        return Activations(model, monitoring.every, facts)
+        return Activations(model, monitoring.interval, facts)
     if monitoring.level is Level.DEFAULT:
-        return Activations(model, _SPARSE * monitoring.every, facts)
+        return Activations(model, _SPARSE * monitoring.interval, facts)
     return None
 
 

@@ -75,20 +75,21 @@ def monitoring(
     if level is None:
         level = environment.get(LEVEL_VARIABLE, Monitoring().level.value)
     if every is None:
-        every = environment.get(EVERY_VARIABLE, Monitoring().every)
+        every = environment.get(EVERY_VARIABLE)
         every = int(every) if isinstance(every, str) and every.isdecimal() else every
     levels = [each.value for each in Level]
     mistakes = []
     if level not in levels:
         mistakes.append(OrchestratorError(f"watch: level={level!r}", nearest(str(level), levels)))
-    if isinstance(every, bool) or not isinstance(every, Integral) or every < 1:
+    is_number = isinstance(every, Integral) and not isinstance(every, bool)
+    if every is not None and not (is_number and int(every) > 0):
         mistakes.append(
             OrchestratorError(
                 f"watch: every={every!r}", "give a number of optimizer steps, 1 or more"
             )
         )
     collect(mistakes)
-    return Monitoring(Level(level), int(every))
+    return Monitoring(Level(level), None if every is None else int(every))
 
 
 def first_step(value: int | None) -> None:

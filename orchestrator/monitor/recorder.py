@@ -79,7 +79,7 @@ class Recorder:
         self.folder = folder
         self.is_open = True
         self.has_failed = False
-        self._every = monitoring.every
+        self._every = monitoring.interval
         self._sees_norms = monitoring.level is not Level.OFF
         self._sees_layers = monitoring.level in (Level.DEFAULT, Level.FULL)
         self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
@@ -96,7 +96,7 @@ class Recorder:
         self._under_way = StepUnderWay(names, optimizers, scaler)
         self._stepped: set[int] = set()
         header = facts.header(model, optimizers, names)
-        header |= {"monitor_level": monitoring.level.value, "monitor_every": monitoring.every}
+        header |= {"monitor_level": monitoring.level.value, "monitor_every": monitoring.interval}
         self._buffer = Buffer(Writer(folder, header))
         self._close_buffer = weakref.finalize(self, _close, self._buffer)
         self._hooks = [
@@ -223,11 +223,12 @@ class Recorder:
 
     def _see_applied(self, probe: Probe) -> None:
         """Gradients as the optimizer gets them, unless they were seen before they were clipped."""
-        if self._sees_gradients:
-            if self._under_way.is_clipped:
-                self._under_way.see_applied(probe)
-            else:
-                self._see_gradients(probe)
+        if not self._sees_gradients:
+            return
+        if self._under_way.is_clipped:
+            self._under_way.see_applied(probe)
+        elif self._sees_layers or self._is_due():
+            self._see_gradients(probe)
 
     def _see_gradients(self, probe: Probe) -> None:
         self._under_way.see_gradients(probe)
@@ -251,10 +252,13 @@ class Recorder:
             optimizers = [probe.optimizer for probe in self._probes.values()]
             self._first = self._step = steps_taken(optimizers, self._first_step, self._written)
 
-    def _is_sampled(self) -> bool:
+    def _is_due(self) -> bool:
         is_early = self._first is not None and self._step - self._first < _EARLY_STEPS
         every = min(self._every, _EARLY_EVERY) if is_early else self._every
-        return self._sees_layers and self._step % every == 0 and not self._is_sharded
+        return self._step % every == 0
+
+    def _is_sampled(self) -> bool:
+        return self._sees_layers and not self._is_sharded and self._is_due()
 
     @_guarded
     def _end_last_step(self) -> None:

@@ -41,7 +41,7 @@ PROGRAM = """
             "val/loss": config.lr + config.seed,
             "draw": random.random() + numpy.random.rand(),
             "is_full": os.environ["ORCHESTRATOR_MONITOR_LEVEL"] == "full",
-            "every": int(os.environ["ORCHESTRATOR_MONITOR_EVERY"]),
+            "every": int(os.environ.get("ORCHESTRATOR_MONITOR_EVERY", 0)),
         }
 """
 

@@ -50,6 +50,20 @@ def test_norms_are_those_of_the_default_without_the_layers(tmp_path):
     assert norms["grad_norm"].values == pytest.approx(default["grad_norm"].values)
 
 
+def test_norms_can_be_measured_every_so_many_steps(tmp_path):
+    torch.manual_seed(0)
+    model, optimizer, monitor = start(tmp_path, level="norms", every=4)
+    fit(model, optimizer, batches(70), lambda _, loss: monitor.log(train_loss=loss))
+    monitor.close()
+    telemetry = read(tmp_path)
+    assert telemetry["grad_norm"].steps.tolist() == [*range(0, 60, 2), 60, 64, 68]
+    assert telemetry["nonfinite"].steps.tolist() == telemetry["grad_norm"].steps.tolist()
+    assert len(telemetry["lr"]) == len(telemetry["train/loss"]) == 70
+    assert recorded(tmp_path / "clips", level="norms", every=4)["grad_norm"].steps.tolist() == list(
+        range(12)
+    )  # for clipping it is needed anyway
+
+
 @pytest.mark.parametrize(
     ("low", "high"), [("off", "norms"), ("norms", "default"), ("default", "full")]
 )
