@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from orchestrator.monitor import activations
+from orchestrator.monitor import activations, evaluation
 from orchestrator.monitor.probe import Measurement
 from orchestrator.monitor.spikes import Spikes, write_unusual
 from orchestrator.monitor.steps import SeenStep, StepRow, columns, rescaled, see
@@ -41,6 +41,7 @@ class Buffer:
     steps: list[StepRow] = field(default_factory=list)
     layers: list[tuple[int, Measurement]] = field(default_factory=list)
     outputs: list[tuple[int, activations.Heard]] = field(default_factory=list)
+    evaluations: list[tuple[int, evaluation.Evaluation]] = field(default_factory=list)
     logged: list[tuple[int, str, Value]] = field(default_factory=list)
     spikes: Spikes = field(default_factory=Spikes)
     facts: dict[str, Scalar] = field(default_factory=dict)
@@ -63,6 +64,11 @@ class Buffer:
         self.outputs.append((step, heard))
         self.tensors += 4 * len(heard.calls)
 
+    def add_evaluation(self, step: int, evaluated: evaluation.Evaluation) -> None:
+        """Hold what was seen of the model on its probe set."""
+        self.evaluations.append((step, evaluated))
+        self.tensors += len(evaluated.logits) + 3
+
     def add_logged(self, step: int, name: str, value: Value) -> None:
         """Hold a metric."""
         self.logged.append((step, name, value))
@@ -83,6 +89,7 @@ class Buffer:
         """
         steps, layers, logged = self.steps, self.layers, self.logged
         outputs, self.outputs = self.outputs, []
+        evaluations, self.evaluations = self.evaluations, []
         self.steps, self.layers, self.logged, self.tensors = [], [], [], 0
         self.flushed_at = time.perf_counter()
         if os.getpid() != self.process:
@@ -90,6 +97,7 @@ class Buffer:
         held: list[Value | None] = [value for row in steps for value in row.values()]
         held += [norms for _, m in layers for norms in (m.gradients, m.parameters, m.updates)]
         held += [tensor for _, heard in outputs for tensor in heard.tensors()]
+        held += [tensor for _, evaluated in evaluations for tensor in evaluated.tensors()]
         held += [value for _, _, value in logged]
         read = Read([value for value in held if isinstance(value, Tensor)])
         self._write_steps(steps, read)
@@ -98,6 +106,8 @@ class Buffer:
         if outputs:
             steps_heard, quantities = activations.columns(outputs, read.number)
             self.writer.write_layers(steps_heard, outputs[0][1].names, quantities)
+        if evaluations:
+            self.facts |= evaluation.write(evaluations, read, self.writer)
         if logged:
             self._write_logged(logged, read)
         self.writer.amend(self.facts)

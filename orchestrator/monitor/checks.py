@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from numbers import Integral, Real
 
 from torch import Tensor, nn
@@ -148,6 +148,30 @@ def number(method: str, name: str, value: object) -> float | Tensor:
     raise OrchestratorError(
         f"{method}: {name} is {what}", "give a number or a tensor with one element"
     )
+
+
+def probe_set(inputs: object, targets: object, loss: object) -> None:
+    """Refuse what no probe set can be."""
+    is_batch = isinstance(inputs, Tensor | Mapping | tuple)
+    if not is_batch and (isinstance(inputs, str) or not isinstance(inputs, Iterable)):
+        raise OrchestratorError(
+            f"probe: the inputs are a {type(inputs).__name__}",
+            "give a tensor, a tuple or mapping of the model's arguments, or an iterable of batches",
+        )
+    if not is_batch and targets is not None:
+        raise OrchestratorError(
+            "probe: targets are given beside an iterable of batches",
+            "let each batch be (inputs, targets), or concatenate them",
+        )
+    if loss is not None and not callable(loss):
+        raise OrchestratorError(
+            f"probe: loss={loss!r}", "give a function of the model's output and the targets"
+        )
+    if is_batch and loss is not None and targets is None and not isinstance(inputs, Mapping):
+        raise OrchestratorError(
+            "probe: there are no targets for the loss",
+            "give them after the inputs; an autoencoder's are the inputs again",
+        )
 
 
 def max_norm(value: float | None) -> float:

@@ -31,6 +31,15 @@ def unwrapped(model: nn.Module) -> nn.Module:
             return model
 
 
+def is_sharded(model: nn.Module) -> bool:
+    """Whether a rank has but a part of the parameters, so that it cannot run the model alone."""
+    wrapped = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
+    return wrapped or any(
+        hasattr(parameter, "full_tensor") or hasattr(parameter, "ds_id")  # FSDP 2, DeepSpeed
+        for parameter in model.parameters()
+    )
+
+
 def header(
     model: nn.Module, optimizers: Sequence[torch.optim.Optimizer], names: Mapping[Tensor, str]
 ) -> dict[str, Scalar]:

@@ -7,7 +7,7 @@ import logging
 import math
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Concatenate, ParamSpec
 
@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from orchestrator.monitor import facts
 from orchestrator.monitor.activations import listener
 from orchestrator.monitor.buffer import Buffer
+from orchestrator.monitor.evaluation import Batch, Evaluator, Loss
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.leftovers import Leftovers
 from orchestrator.monitor.probe import Probe
@@ -106,6 +107,7 @@ class Recorder:
         if self._sees_gradients:
             self._hooks += self._under_way.intake.count_passes(names, optimizers)
         _recorders.add(self)
+        self._evaluator = Evaluator(model, self._buffer.facts, self._sees_layers)
         self._ear = None if self._is_sharded else listener(model, monitoring, self._buffer.facts)
         recordings.add(self)  # a trial's host closes it when the program is through
         if self._is_sharded:
@@ -144,6 +146,16 @@ class Recorder:
         if self._sees_gradients:
             for probe in self._probes.values():
                 self._see_gradients(probe)
+
+    @_guarded
+    def evaluate(self, probe_set: Iterable[Batch], loss: Loss | None) -> None:
+        """Look at the model on its probe set, after the steps made so far."""
+        self._begin()
+        evaluated = self._evaluator.evaluate(probe_set, loss)
+        if evaluated is not None:
+            self._buffer.add_evaluation(self._step, evaluated)
+            for name, value in evaluated.metrics.items():
+                self.log(name, value, None)
 
     @_guarded
     def see_clip(

@@ -15,6 +15,7 @@ from torch.optim import Optimizer
 from orchestrator.errors import OrchestratorError
 from orchestrator.monitor import checks, facts
 from orchestrator.monitor.clip import total_norm
+from orchestrator.monitor.evaluation import Loss, batches
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.recorder import Recorder, open_recorders
 from orchestrator.telemetry import canonical
@@ -114,6 +115,23 @@ class Monitor:
             told = MicroBatch(None, None, None)
         if self._recorder is not None:
             self._recorder.see_batch(told)
+
+    def probe(self, inputs: object, targets: object = None, *, loss: Loss | None = None) -> None:
+        """Look at the model on a fixed part of the train set, where validation is measured.
+
+        Records `probe/loss`, `probe/accuracy` and what the logits and the units of the model are
+        like, in evaluation mode and without gradients; the model is left as it was. `inputs` are a
+        tensor, a tuple of the model's arguments, a mapping of its keywords, or an iterable of such
+        batches with their targets, like a loader. `loss(output, targets)` is a mean over the batch;
+        left out, it is the model's own (`output.loss`), if it has one.
+        """
+        try:
+            checks.probe_set(inputs, targets, loss)
+        except OrchestratorError as mistake:
+            self._tell("probe", mistake)
+            return
+        if self._recorder is not None:
+            self._recorder.evaluate(batches(inputs, targets), loss)
 
     def clip_grad_norm_(self, max_norm: float | None) -> Tensor:
         """Clip the model's gradients like `torch.nn.utils.clip_grad_norm_`, and record.

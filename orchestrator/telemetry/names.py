@@ -34,6 +34,12 @@ _UNITS = {
     "activation_std": "1",
     "activation_zeros": "1",
     "activation_saturated": "1",
+    "dead_units": "1",
+    "logit_spread": "1",
+    "logit_variance": "1",
+    "entropy": "1",
+    "log_z": "1",
+    "eval_inconsistency": "1",
 }
 
 

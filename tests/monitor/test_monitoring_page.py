@@ -41,6 +41,8 @@ def test_its_programs_run(tmp_path, monkeypatch, program):
         names["monitor"] = orchestrator.watch(model, optimizer)
     exec(program, names)
     names["monitor"].close()
+    if ".probe(" in program:
+        assert read(tmp_path)["probe/loss"].steps.tolist() == [8, 16, 24]
     if "for inputs" not in program and "enumerate" not in program:
         return
     telemetry = read(tmp_path)
@@ -56,11 +58,13 @@ def test_its_table_has_every_name(tmp_path):
         functional.cross_entropy(model(x), y).backward()
         monitor.clip_grad_norm_(1.0)
         optimizer.step()
+    monitor.probe(x, y, loss=functional.cross_entropy)
     monitor.close()
     telemetry = read(tmp_path)
     for name, series in telemetry.series.items():
         quantity, _, layer = name.partition("/")
-        row = re.search(rf"\n\|[^|]*`{quantity}{'/<(layer|module)>' if layer else ''}`.*", PAGE)
+        ours = quantity + "/<(layer|module)>" * bool(layer)
+        row = re.search(rf"\n\|[^|]*`({name}|{ours})`.*", PAGE)
         assert row, name
         assert series.unit in row[0].split("|")[3]
     for fact in telemetry.header:
