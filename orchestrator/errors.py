@@ -9,6 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 50
+"""Names that an error lists; more would hide what is wrong."""
+
 
 class OrchestratorError(Exception):
     """What is wrong, with the full key and value, and what to do about it.
@@ -36,4 +39,5 @@ def nearest(name: str, valid: Iterable[str]) -> str:
     names = sorted(valid)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}valid: {', '.join(names) or '(none)'}"
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return f"{hint}valid: {', '.join(names[:MOST_NAMES]) or '(none)'}{more}"

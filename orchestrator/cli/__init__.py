@@ -1,7 +1,7 @@
 """The command line. Nothing heavy is imported before a verb runs, so that `--help` is instant.
 
-`campaigns` holds the verbs on a campaign, `existing` those on what somebody already has, `clip` the
-one on either.
+`campaigns` holds the verbs on a campaign; `compare`, `diagnose` and `clip` one verb each, on what
+somebody already has.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from orchestrator.cli import campaigns, clip, existing
+from orchestrator.cli import campaigns, clip, compare, diagnose
 from orchestrator.errors import OrchestratorError
 
 DONE, OURS, USER, INTERRUPTED = 0, 1, 2, 130  # exit codes
@@ -48,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     campaigns.add_verbs(verbs)
-    existing.add_verbs(verbs)
+    compare.add_verb(verbs)
+    diagnose.add_verb(verbs)
     clip.add_verb(verbs)
     return parser

@@ -1,240 +1,226 @@
-"""Scores that somebody already has, as a long CSV, and the comparison as plain JSON data."""
+"""Files, frames and mappings of scores -> a ScoreTable. What the cells mean: `scores`."""
 
 from __future__ import annotations
 
 import csv
-import math
+import io
+import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from orchestrator.comparison.arms import compare
-from orchestrator.errors import OrchestratorError, collect, nearest
-from orchestrator.nouns import FEWEST_SEEDS, Comparison, Comparisons, Direction, Metric, Verdict
+from orchestrator.errors import OrchestratorError
+from orchestrator.score_nouns import COLUMNS, Columns, ScoreTable
+from orchestrator.telemetry.readers.source import decode
 
-COLUMNS = ("arm", "seed", "value", "status")
-STATUSES = ("done", "diverged", "missing")
+if TYPE_CHECKING:
+    import pandas as pd
 
-Scores = dict[str, dict[int, float]]
-"""arm -> seed -> value, NaN for diverged; a missing run has no entry. Arms in order of the file."""
+_DELIMITERS = ",;\t|"
+_HEAD = 1 << 16
+"""Characters in which a header must lie."""
+
+_PARQUET, _FEATHER, _ZIP, _GZIP = b"PAR1", b"ARROW1", b"PK\x03\x04", b"\x1f\x8b"
+_POINT = re.compile(r"(?:^|[;\t|])\s*[-+]?\d*\.\d+(?:[eE][-+]?\d+)?\s*(?:$|[;\t|])", re.MULTILINE)
+_SEPARATOR_LINE = re.compile(r'"?sep=([,;\t|])"?')
+"""What Excel writes and reads as a first line to name the delimiter."""
 
 
-def compare_file(
-    path: Path,
-    *,
-    baseline: str,
-    direction: Direction,
-    alpha: float,
-    delta: float | None = None,
-    resolution: float = 0.0,
-    looks: tuple[int, ...] = (),
-) -> Comparisons:
-    """Compare the arms of a CSV with columns arm, seed, value and, if need be, status.
-
-    `status` is done (or empty), diverged or missing. `looks` are the numbers of seeds at which one
-    looks, if more than once: the level is then the one for as many seeds as the baseline has now.
-    Every mistake in file and options is told at once.
-    """
-    mistakes = _option_mistakes(alpha, delta, resolution, looks)
-    scores: Scores = {}
+def read_table(path: Path, columns: Columns = COLUMNS) -> ScoreTable:
+    """The table in a file, whichever of the formats of `table_in` it has."""
     try:
-        scores = _read(path, mistakes)
-    except OrchestratorError as error:  # not a table at all: no use looking further into it
-        mistakes.append(error)
-    else:
-        if baseline not in scores:
-            mistakes.append(
-                OrchestratorError(f"{path} has no arm {baseline!r}", nearest(baseline, scores))
-            )
-        elif len(scores) == 1:
-            mistakes.append(
-                OrchestratorError(f"{path} has only the baseline", "add the runs of other arms")
-            )
-        elif looks and (n := len(scores[baseline])) not in looks:
-            mistakes.append(
-                OrchestratorError(
-                    f"the baseline has {n} seeds, which is none of looks={_listed(looks)}",
-                    "look only when planned: looking more often finds more that is not there",
-                )
-            )
-    collect(mistakes)
-    metric = Metric("value", direction, delta=delta, resolution=resolution)
-    arms = {name: cells for name, cells in scores.items() if name != baseline}
-    look = looks.index(len(scores[baseline])) + 1 if looks else 1
-    found = compare(metric, scores[baseline], arms, alpha=alpha, looks=looks, look=look)
-    return replace(found, baseline=baseline)
-
-
-def _listed(looks: Sequence[int]) -> str:
-    return ",".join(map(str, looks))
-
-
-def _option_mistakes(
-    alpha: float, delta: float | None, resolution: float, looks: tuple[int, ...]
-) -> list[OrchestratorError]:
-    mistakes = []
-    if not 0 < alpha < 0.5:
-        mistakes.append(
-            OrchestratorError(
-                f"alpha={alpha} is not between 0 and 0.5",
-                "give the one-sided level, for example 0.05",
-            )
-        )
-    if delta is not None and not (0 < delta < math.inf):
-        mistakes.append(
-            OrchestratorError(
-                f"delta={delta} is not above 0",
-                "give the smallest difference worth acting on, in the unit of the values",
-            )
-        )
-    if not 0 <= resolution < math.inf:
-        mistakes.append(
-            OrchestratorError(
-                f"resolution={resolution} is not 0 or more",
-                "give the step of the values, 1/N for an accuracy over N examples",
-            )
-        )
-    if looks and (looks[0] < FEWEST_SEEDS or sorted(set(looks)) != list(looks)):
-        mistakes.append(
-            OrchestratorError(
-                f"looks={_listed(looks)} is not an ascending list from {FEWEST_SEEDS} on",
-                "for example 3,5,7,10",
-            )
-        )
-    return mistakes
-
-
-def _read(path: Path, mistakes: list[OrchestratorError]) -> Scores:
-    """The scores of a file; what is wrong with single lines is added to `mistakes`."""
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            table = csv.DictReader(file, strict=True, skipinitialspace=True)
-            _check_columns(path, table.fieldnames or ())
-            rows = [(table.line_num, row) for row in table]
+        data = path.read_bytes()
     except OSError as error:
         raise OrchestratorError(f"cannot read {path}: {error.strerror}") from error
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise OrchestratorError(f"{path} is not a CSV file: {error}") from error
-    scores: Scores = {}
-    lines: dict[tuple[str, int], int] = {}
-    for line, row in rows:
-        try:
-            arm, seed, value = _cell(row)
-            if (arm, seed) in lines:
-                raise OrchestratorError(
-                    f"arm {arm!r} has seed {seed} twice (first in line {lines[arm, seed]})",
-                    "a pair of runs needs one value each: keep one, or give them different seeds",
-                )
-        except OrchestratorError as error:
-            mistakes.append(OrchestratorError(f"{path}:{line}: {error.problem}", error.remedy))
-            continue
-        lines[arm, seed] = line
-        runs = scores.setdefault(arm, {})
-        if value is not None:
-            runs[seed] = value
-    return scores
+    return table_in(data, str(path), columns)
 
 
-def _check_columns(path: Path, found: Sequence[str]) -> None:
-    names = [name.strip() for name in found]
-    problems = [
-        OrchestratorError(f"{path} has no column {name!r}", nearest(name, names))
-        for name in COLUMNS[:3]
-        if name not in names
-    ]
-    problems += [
-        OrchestratorError(f"{path} has an unknown column {name!r}", nearest(name, COLUMNS))
-        for name in names
-        if name not in COLUMNS
-    ]
-    if len(set(names)) < len(names):
-        problems.append(OrchestratorError(f"{path} has a column twice: {', '.join(names)}"))
-    collect(problems)
+def table_in(data: bytes, name: str, columns: Columns = COLUMNS) -> ScoreTable:
+    """The table in the bytes of a file: delimited text, JSON (Lines), Parquet, Feather or Excel.
 
-
-def _cell(row: Mapping[str, str | None]) -> tuple[str, int, float | None]:
-    """(arm, seed, value) of one line; NaN for diverged, None for missing."""
-    if None in row or None in [row[name] for name in row if name.strip() != "status"]:
-        raise OrchestratorError("the line does not have one field for each column")
-    fields = {name.strip(): (text or "").strip() for name, text in row.items()}
-    if not fields["arm"]:
-        raise OrchestratorError("the arm has no name", "name the arm in every line")
-    seed = _number(fields["seed"])
-    if not seed.is_integer():
-        raise OrchestratorError(
-            f"seed={fields['seed']!r} is not a whole number", "pairs are joined on the seed"
-        )
-    status = fields.get("status", "").lower() or "done"
-    if status not in STATUSES:
-        raise OrchestratorError(f"status={status!r} is unknown", nearest(status, STATUSES))
-    if status != "done":
-        return fields["arm"], int(seed), math.nan if status == "diverged" else None
-    value = _number(fields["value"])
-    if not math.isfinite(value):
-        raise OrchestratorError(
-            f"value={fields['value']!r} is not a finite number",
-            "a run that blew up has status diverged, one that never ended missing",
-        )
-    return fields["arm"], int(seed), value
-
-
-def _number(text: str) -> float:
-    """The number in `text`, NaN if it is none; spreadsheets write the seed 3 as 3.0."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def as_json(
-    comparisons: Comparisons, verdicts: Sequence[Verdict], ranking: Sequence[str]
-) -> dict[str, Any]:
-    """The comparison as plain data: keys of the `compare --json` contract in docs/statistics.md.
-
-    What is undefined or infinite is null: JSON has no NaN.
+    Told by its first bytes, not by its name, so that standard input does as well. Text may be in
+    UTF-8 or UTF-16, with or without a byte order mark.
     """
-    return {
-        "k": comparisons.k,
-        "n": comparisons.n,
-        "nu": comparisons.nu,
-        "critical_value": _finite(comparisons.critical_value),
-        "seed_correlation": _finite(comparisons.seed_correlation),
-        "baseline": {
-            "mean": _finite(comparisons.baseline_mean),
-            "sd": _finite(comparisons.baseline_sd),
-            "n": comparisons.baseline_n,
-        },
-        "arms": [_arm(c, verdict) for c, verdict in zip(comparisons.arms, verdicts, strict=True)],
-        "ranking": list(ranking),
+    if data.startswith((_PARQUET, _FEATHER, _ZIP)):
+        return from_frame(_frame(data, name), name, columns)
+    if data.startswith(_GZIP):
+        raise OrchestratorError(f"{name} is compressed with gzip", "unpack it first")
+    text, notes = decode(data)
+    if "\0" in text or "\ufffd" in text:
+        raise OrchestratorError(
+            f"{name} is not a table: it holds binary data",
+            "give CSV, JSON, JSON Lines, Parquet, Feather or Excel (.xlsx)",
+        )
+    if text.lstrip()[:1] in ("[", "{"):
+        return _json(text, name, columns, notes)
+    return _delimited(text, name, columns, notes)
+
+
+def from_frame(frame: pd.DataFrame, name: str, columns: Columns = COLUMNS) -> ScoreTable:
+    """The table in a pandas DataFrame, with named levels of its index as columns.
+
+    An unnamed index of whole numbers is the seed where no column is.
+    """
+    if any(level is not None for level in frame.index.names):
+        frame = frame.reset_index()
+    names = [str(c) for c in frame.columns]
+    cells: dict[str, Sequence[object]] = {
+        column: frame.iloc[:, i].tolist() for i, column in enumerate(names)
     }
+    known = {c.strip().casefold() for c in names}
+    mine = {c.casefold() for c in (columns.arm, columns.seed, columns.value)}
+    if not known & mine and frame.index.inferred_type == "integer":
+        cells = {columns.seed: frame.index.tolist(), **cells}
+    places = [f"row {i}" for i in range(1, len(frame) + 1)]
+    return ScoreTable(name, cells, places, columns, mistakes=tuple(_twice(names, name)))
 
 
-def _arm(c: Comparison, verdict: Verdict) -> dict[str, Any]:
-    more = verdict.seeds_needed
-    return {
-        "arm": c.arm,
-        "n_pairs": c.n_pairs,
-        "n_diverged": c.n_diverged,
-        "mean_difference": _finite(c.mean_difference),
-        "se": _finite(c.se),
-        "t": _finite(c.t),
-        "p_better": _finite(c.p_better),
-        "p_worse": _finite(c.p_worse),
-        "p_exact_better": c.p_exact_better,
-        "p_exact_worse": c.p_exact_worse,
-        "interval": [_finite(c.interval.low), _finite(c.interval.high)],
-        "p_equivalent": c.p_equivalent,
-        "hedges_g": _finite(c.hedges_g),
-        "glass_delta": _finite(c.glass_delta),
-        "probability_superior": _finite(c.probability_superior),
-        "pooled": c.pooled,
-        "flags": list(c.flags),
-        "verdict": verdict.call.value,
-        # N and N+ are totals per arm; the verdict's own field is what is still to run
-        "seeds_needed": None if more is None else [c.n_pairs + n for n in more],
-    }
+def from_mapping(
+    scores: Mapping[str, Mapping[int, object]], name: str, columns: Columns = COLUMNS
+) -> ScoreTable:
+    """The table in arm -> seed -> value."""
+    rows = [(arm, seed, value) for arm, runs in scores.items() for seed, value in runs.items()]
+    arms, seeds, values = ([row[i] for row in rows] for i in range(3))
+    places = [f"arm {arm!r}, seed {seed}" for arm, seed, _ in rows]
+    cells = {columns.arm: arms, columns.seed: seeds, columns.value: values}
+    return ScoreTable(name, cells, places, columns)
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+# --- delimited text -------------------------------------------------------------------------------
+
+
+def _delimited(text: str, name: str, columns: Columns, notes: tuple[str, ...]) -> ScoreTable:
+    first, _, rest = text.partition("\n")
+    told = _SEPARATOR_LINE.fullmatch(first.strip())
+    offset, text = (1, rest) if told else (0, text)
+    delimiter = told[1] if told else _delimiter(text, columns)
+    reader = csv.reader(
+        io.StringIO(text, newline=""), delimiter=delimiter, strict=True, skipinitialspace=True
+    )
+    names: list[str] = []
+    rows, lines = [], []
+    try:
+        for row in reader:
+            if not any(map(str.strip, row)):
+                continue
+            if names:
+                rows.append(row)
+                lines.append(reader.line_num + offset)
+            else:
+                names = [c.strip() for c in row]
+    except csv.Error as error:
+        raise OrchestratorError(
+            f"{name}, line {reader.line_num + offset}, is not CSV: {error}"
+        ) from error
+    whole = [i for i, row in enumerate(rows) if len(row) == len(names)]
+    cells = list(zip(*(rows[i] for i in whole), strict=True)) if whole else [()] * len(names)
+    return ScoreTable(
+        name,
+        {column: cells[i] for i, column in enumerate(names) if column},
+        [f"line {lines[i]}" for i in whole],
+        columns,
+        decimal_comma=delimiter != "," and not _POINT.search(text),
+        mistakes=(*_twice(names, name), *_ragged(rows, lines, names, name)),
+        notes=notes,
+    )
+
+
+def _ragged(
+    rows: Sequence[list[str]], lines: Sequence[int], names: Sequence[str], table: str
+) -> list[OrchestratorError]:
+    wrong = [line for row, line in zip(rows, lines, strict=True) if len(row) != len(names)]
+    if not wrong:
+        return []
+    more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+    problem = f"{table}, line {wrong[0]}{more}: not one field for each of {len(names)} columns"
+    return [OrchestratorError(problem, "an empty field needs its delimiter too")]
+
+
+def _delimiter(text: str, columns: Columns) -> str:
+    """The one that splits the header into the most known names, then into the most names."""
+    header = next((line for line in text[:_HEAD].splitlines() if line.strip()), "")
+    known = {c.casefold() for c in (columns.arm, columns.seed, columns.value, columns.status)}
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        names = [c.strip(' "\r').casefold() for c in header.split(delimiter)]
+        return len(known & set(names)), len(names)
+
+    return max(_DELIMITERS, key=fit)
+
+
+def _twice(names: Sequence[str], table: str) -> list[OrchestratorError]:
+    twice = sorted({c for c in names if c and names.count(c) > 1})
+    if not twice:
+        return []
+    problem = f"{table} has a column twice: {', '.join(twice)}"
+    return [OrchestratorError(problem, "keep one, or rename it")]
+
+
+# --- other formats --------------------------------------------------------------------------------
+
+
+def _json(text: str, name: str, columns: Columns, notes: tuple[str, ...]) -> ScoreTable:
+    """A list of records, one record a line, arm -> seed -> value, or column -> list of cells."""
+    try:
+        content = _loaded(text)
+    except (ValueError, RecursionError) as error:
+        raise OrchestratorError(f"{name} is not JSON: {error}") from error
+    if isinstance(content, list) and all(isinstance(r, dict) for r in content):
+        header = dict.fromkeys(str(key) for record in content for key in record)
+        cells = {key: [record.get(key) for record in content] for key in header}
+        places = [f"record {i}" for i in range(1, len(content) + 1)]
+        return ScoreTable(name, cells, places, columns, notes=notes)
+    parts = list(content.values()) if isinstance(content, dict) else []
+    if isinstance(content, dict) and parts and all(isinstance(p, dict) for p in parts):
+        return from_mapping(content, name, columns)
+    lengths = {len(part) if isinstance(part, list) else -1 for part in parts}
+    if isinstance(content, dict) and len(lengths) == 1 and -1 not in lengths:
+        places = [f"row {i}" for i in range(1, lengths.pop() + 1)]
+        return ScoreTable(name, content, places, columns, notes=notes)
+    raise OrchestratorError(
+        f"{name} is JSON, but no table",
+        'give [{"arm": "base", "seed": 0, "value": 0.5}, ...], one such record a line, '
+        'or {"base": {"0": 0.5, ...}, ...}',
+    )
+
+
+def _loaded(text: str) -> object:
+    try:
+        return json.loads(text, object_pairs_hook=_once)
+    except json.JSONDecodeError:
+        lines = [line for line in text.split("\n") if line.strip()]
+        if len(lines) < 2:
+            raise
+        return [json.loads(line, object_pairs_hook=_once) for line in lines]
+
+
+def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """An object; json would keep the last of two runs with one seed, and say nothing."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = sorted({key for key, _ in pairs if [k for k, _ in pairs].count(key) > 1})
+        raise ValueError(f"an object has a key twice: {', '.join(twice)}")
+    return found
+
+
+def _frame(data: bytes, name: str) -> pd.DataFrame:
+    import pandas as pd
+
+    buffer = io.BytesIO(data)
+    try:
+        if data.startswith(_PARQUET):
+            return pd.read_parquet(buffer)
+        if data.startswith(_FEATHER):
+            return pd.read_feather(buffer)
+        return pd.read_excel(buffer)
+    except ImportError as error:
+        raise OrchestratorError(
+            f"{name}: reading Excel takes a package that is not installed ({error})",
+            "pip install openpyxl, or export the sheet as CSV",
+        ) from error
+    except Exception as error:  # whatever the package behind pandas raises for a broken file
+        raise OrchestratorError(
+            f"{name} cannot be read: {type(error).__name__}: {str(error).partition(chr(10))[0]}",
+            "write it again, or export it as CSV",
+        ) from error

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.nouns import (
     Ablation,
     AblationResult,
-    Comparisons,
     Plan,
     Record,
     Round,
     Status,
-    Verdict,
 )
 from orchestrator.report import sentences, tables, words
 from orchestrator.report.blocks import Block, Bullets, Document, Heading, Text
@@ -176,13 +172,3 @@ def show_status(record: Record) -> None:
 def show_explanation(record: Record, name: str) -> None:
     """Print `explain`."""
     show(explain(record, name), console())
-
-
-def show_comparison(
-    comparisons: Comparisons, verdicts: Sequence[Verdict], ranking: Sequence[str]
-) -> None:
-    """Print the table of a comparison that belongs to no campaign, and the verdicts' reasons."""
-    calls = {v.arm: words.call(v) for v in verdicts}
-    reasons = tuple(f"{v.arm}: {v.call.value}, {v.reason}. {v.next_act}." for v in verdicts)
-    table = tables.comparison_table(comparisons, ranking, calls)
-    show((table, Bullets(reasons)), console())

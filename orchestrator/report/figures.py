@@ -6,6 +6,7 @@ Colours: Okabe and Ito 2008 (readable with colour blindness), the baseline alway
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,11 +48,18 @@ class Band:
 
 
 def forest(
-    rows: Sequence[ForestRow], *, title: str, axis: str, delta: float | None, lower_is_better: bool
+    rows: Sequence[ForestRow],
+    *,
+    title: str,
+    axis: str,
+    delta: float | None,
+    lower_is_better: bool,
+    form: str = "png",
 ) -> bytes:
     """Differences to the baseline with their intervals, seeds as dots, the verdict at the right.
 
-    A difference is coloured when its interval excludes zero; the grey band is ±`delta`.
+    A difference is coloured when its interval excludes zero; the grey band is ±`delta`. `form` is
+    png, svg or pdf.
     """
     figure, axes = figure_with_axes(0.9 + 0.55 * len(rows) + 0.5)
     if delta:
@@ -66,18 +74,24 @@ def forest(
         axes.plot(row.dots, spread, "o", color=colour, markersize=4, alpha=0.55, markeredgewidth=0)
         axes.plot([row.difference], [y], "D", color=colour, markersize=7)
         axes.annotate(
-            row.verdict,
+            _literal(row.verdict),
             (1.015, y),
             xycoords=("axes fraction", "data"),
             va="center",
             color=colour,
             fontsize=9,
         )
-    axes.set_yticks(range(len(rows)), [row.label for row in rows])
+    axes.set_yticks(range(len(rows)), [_literal(row.label) for row in rows])
     axes.set_ylim(len(rows) - 0.45, -0.6)
-    axes.set_xlabel(f"← better    {axis}" if lower_is_better else f"{axis}    better →")
-    figure.suptitle(title, x=0.01, ha="left", fontsize=10)
-    return png(figure)
+    name = _literal(axis)
+    axes.set_xlabel(f"← better    {name}" if lower_is_better else f"{name}    better →")
+    figure.suptitle(_literal(title), x=0.01, ha="left", fontsize=10)
+    return saved(figure, form)
+
+
+def _literal(text: str) -> str:
+    """Text that matplotlib does not take for mathematics."""
+    return text.replace("$", r"\$")
 
 
 def curves(panels: Sequence[tuple[str, Sequence[Band]]], *, title: str) -> bytes:
@@ -171,7 +185,15 @@ def _plain(axes: Axes) -> None:
 
 def png(figure: Figure) -> bytes:
     """The figure as a file."""
+    return saved(figure, "png")
+
+
+def saved(figure: Figure, form: str) -> bytes:
+    """The figure as a png, svg or pdf file."""
     buffer = io.BytesIO()
-    # No software version in the file: the same numbers give the same bytes.
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    # No software version and no date in the file: the same numbers give the same bytes.
+    undated = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # a name in a script of its own
+        figure.savefig(buffer, format=form, metadata={undated[form]: None})
     return buffer.getvalue()

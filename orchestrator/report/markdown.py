@@ -38,5 +38,9 @@ def _block(block: Block, pictures: str) -> str:
 
 def _table(table: Table) -> str:
     rows = [table.columns, ("---",) * len(table.columns), *table.rows]
-    lines = ["| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows]
+    lines = ["| " + " | ".join(map(_cell, row)) + " |" for row in rows]
     return "\n".join(lines) + (f"\n\n{table.note}" if table.note else "")
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").splitlines())

@@ -80,8 +80,9 @@ def comparison_table(
         f"difference [{words.level(comparisons)}]",
         "p",
     ]
+    called = comparisons.baseline
     baseline = [
-        "baseline",
+        called if called == "baseline" else f"{called} (baseline)",
         str(comparisons.baseline_n),
         words.mean_and_sd(comparisons.baseline_mean, comparisons.baseline_sd, places),
         words.NOTHING,

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from orchestrator.errors import OrchestratorError
-from orchestrator.track.store import Unreachable, connected, shown
-
-OWN = Path("runs/mlflow.db")
-"""Where our own campaigns write, from where one stands."""
+from orchestrator.track.store import Unreachable, connected, known_uri, shown
 
 Histories = dict[str, list[tuple[float, int, float]]]
 """(time, step, value) of every point, by name of the metric."""
@@ -21,12 +15,7 @@ def histories(run_id: str) -> tuple[Histories, dict[str, str]]:
     The store is MLFLOW_TRACKING_URI, else our own database if there is one. Raises an
     OrchestratorError that names the store if it does not answer or does not know the run.
     """
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or (f"sqlite:///{OWN}" if OWN.exists() else "")
-    if not uri:
-        raise OrchestratorError(
-            f"mlflow:{run_id}: no tracking store is known, and there is no {OWN} here.",
-            "set MLFLOW_TRACKING_URI; a folder of runs on disk is read by its path",
-        )
+    uri = known_uri(f"mlflow:{run_id}")
     try:
         with connected(uri) as client:
             run = client.get_run(run_id)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 KEY = "orchestrator.campaign"
 """Experiment tag that says to which campaign folder an experiment belongs."""
 
+OWN = Path("runs/mlflow.db")
+"""Where our own campaigns write, from where one stands."""
+
 KNOCK_SECONDS = 3.0
 PORTS = {"http": 80, "https": 443, "postgresql": 5432, "mysql": 3306, "mssql": 1433}
 QUICK = {
@@ -44,6 +47,26 @@ QUICK = {
 
 class Unreachable(OrchestratorError):  # noqa: N818 - read as "except track.Unreachable"
     """The tracking store does not answer; the campaign's own record is complete without it."""
+
+
+def known_uri(asked: str, uri: str | None = None) -> str:
+    """The store to read what is `asked` from: `uri`, MLFLOW_TRACKING_URI, or our own database.
+
+    Raises an OrchestratorError if none is known, or if it would be a new SQLite file: MLflow makes
+    one of a name that is only mistyped.
+    """
+    uri = (
+        uri or os.environ.get("MLFLOW_TRACKING_URI") or (f"sqlite:///{OWN}" if OWN.exists() else "")
+    )
+    if not uri:
+        raise OrchestratorError(
+            f"{asked}: no tracking store is known, and there is no {OWN} here.",
+            "set MLFLOW_TRACKING_URI; a folder of runs on disk is read by its path",
+        )
+    file = sqlite_file(uri)
+    if file is not None and not file.is_file():
+        raise OrchestratorError(f"{asked}: there is no file {file}", "check the tracking URI")
+    return uri
 
 
 @contextmanager

@@ -66,6 +66,8 @@ def _campaign(record: Record, pages: Mapping[str, Page]) -> Node:
                 "folder": record.campaign.folder,
                 "ending": record.ending,
                 "verdict": _adopted(record),
+                "metric": record.campaign.metric.name,
+                "direction": record.campaign.metric.direction.value,
             },
             metrics=metrics,
             files=shown,

@@ -3,7 +3,7 @@ import math
 
 import pytest
 
-from orchestrator.comparison import as_json, compare, compare_file
+from orchestrator.comparison import as_json, compare, compare_table, read_table
 from orchestrator.decide import judge, ranking
 from orchestrator.errors import OrchestratorError
 from orchestrator.nouns import Direction, Metric
@@ -27,8 +27,9 @@ def write(path, rows, header="arm,seed,value"):
 
 
 def read(path, **options):
-    given = {"baseline": "base", "direction": Direction.MAX, "alpha": 0.05, **options}
-    return compare_file(path, **given)
+    return compare_table(
+        read_table(path), **{"baseline": "base", "direction": "max", **options}
+    ).comparisons
 
 
 def mistakes(path, **options):
@@ -91,16 +92,16 @@ def test_all_mistakes_are_told_at_once(tmp_path):
     )
     for part in (
         "13 mistakes",
-        "s.csv:11: arm 'wide' has seed 2 twice (first in line 7)",
-        "s.csv:12: seed='two' is not a whole number",
-        "s.csv:13: seed='1.5' is not a whole number",
-        "s.csv:14: value='good' is not a finite number",
-        "s.csv:15: value='nan' is not a finite number",
-        "s.csv:16: value='inf' is not a finite number",
-        "s.csv:17: status='divreged' is unknown",
+        "s.csv, line 11: arm 'wide' has seed 2 twice (first in line 7)",
+        "s.csv, line 12: seed='two' is not a whole number",
+        "s.csv, line 13: seed='1.5' is not a whole number",
+        "s.csv, line 14: value='good' is not a finite number",
+        "s.csv, line 15: value='nan' is not a finite number",
+        "s.csv, line 16: value='inf' is not a finite number",
+        "s.csv, line 17: status='divreged' is unknown",
         "did you mean 'diverged'?",
-        "s.csv:18: the arm has no name",
-        "s.csv:19: the line does not have one field for each column",
+        "s.csv, line 18: the arm has no name",
+        "s.csv, line 19: not one field for each of 4 columns",
         "no arm 'bsae'",
         "did you mean 'base'?",
         "alpha=0.5 is not between 0 and 0.5",
@@ -119,7 +120,6 @@ def test_wrong_columns_are_told_with_the_nearest(tmp_path):
     told = mistakes(write(tmp_path / "s.csv", ROWS, "arm,sead,value,value"))
     assert "no column 'seed'" in told
     assert "did you mean 'sead'?" in told
-    assert "unknown column 'sead'" in told
     assert "a column twice" in told
 
 
@@ -128,7 +128,7 @@ def test_wrong_columns_are_told_with_the_nearest(tmp_path):
     [
         (b"", "no column 'arm'"),
         (b"arm,seed,value\n", "no arm 'base'"),
-        (b"\xff\xfe\x00", "not a CSV"),
+        (b"\xff\xfe\x00", "binary data"),
     ],
 )
 def test_files_without_scores_are_refused(tmp_path, content, says):

@@ -1,4 +1,4 @@
-"""The verbs on what somebody already has: compare, diagnose."""
+"""The verb diagnose: what a log that somebody already has says."""
 
 from __future__ import annotations
 
@@ -14,27 +14,8 @@ if TYPE_CHECKING:
     from orchestrator.log_nouns import Diagnosis
 
 
-def add_verbs(verbs: Verbs) -> None:
-    """Add this module's verbs to the command line."""
-    _add_compare(verbs)
-    _add_diagnose(verbs)
-
-
-def _add_compare(verbs: Verbs) -> None:
-    summary = "the statistics on results somebody already has"
-    sub = verbs.add_parser("compare", help=summary, description=summary)
-    sub.add_argument("file", type=Path, help="CSV with columns arm,seed,value[,status]")
-    sub.add_argument("--baseline", required=True, metavar="NAME", help="the arm to compare with")
-    sub.add_argument("--direction", required=True, choices=("max", "min"), help="which way is good")
-    sub.add_argument("--alpha", type=float, default=0.05, help="one-sided, family-wise")
-    sub.add_argument("--delta", type=float, help="smallest difference worth acting on")
-    sub.add_argument("--resolution", type=float, default=0.0, help="step of the metric, 1/N say")
-    sub.add_argument("--looks", type=_looks, default=(), help="planned numbers of seeds: 3,5,7,10")
-    sub.add_argument("--json", action="store_true", help="print one JSON object")
-    sub.set_defaults(verb=compare)
-
-
-def _add_diagnose(verbs: Verbs) -> None:
+def add_verb(verbs: Verbs) -> None:
+    """Add the verb to the command line."""
     summary = "findings and hypotheses from a log somebody already has"
     sub = verbs.add_parser("diagnose", help=summary, description=summary)
     sub.add_argument("source", help="a log, a folder with one, a trial's folder, or mlflow:RUN_ID")
@@ -55,36 +36,7 @@ def _pair(text: str) -> tuple[str, str]:
     return role, column
 
 
-def _looks(text: str) -> tuple[int, ...]:
-    return tuple(int(n) for n in text.split(","))
-
-
 # --- verbs ------------------------------------------------------------------------------------
-
-
-def compare(arguments: argparse.Namespace) -> None:
-    """`compare FILE.csv --baseline NAME --direction max`: verdicts on results already there."""
-    from orchestrator import decide
-    from orchestrator.comparison import as_json, compare_file
-    from orchestrator.nouns import Direction
-
-    compared = compare_file(
-        arguments.file,
-        baseline=arguments.baseline,
-        direction=Direction(arguments.direction),
-        alpha=arguments.alpha,
-        delta=arguments.delta,
-        resolution=arguments.resolution,
-        looks=arguments.looks,
-    )
-    verdicts = decide.judge(compared)
-    ranking = decide.ranking(compared, verdicts)
-    if arguments.json:
-        print(json.dumps(as_json(compared, verdicts, ranking), indent=1, allow_nan=False))
-        return
-    from orchestrator.report import show_comparison
-
-    show_comparison(compared, verdicts, ranking)
 
 
 def diagnose(arguments: argparse.Namespace) -> None:
