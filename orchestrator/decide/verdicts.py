@@ -62,15 +62,17 @@ def ranking(comparisons: Comparisons, verdicts: Sequence[Verdict]) -> tuple[str,
     """Arms and the baseline, best first, by mean difference on common seeds.
 
     Arms that live where the baseline diverges come first; unstable and failed arms come last,
-    whatever their surviving seeds say.
+    whatever their surviving seeds say: those with fewer diverged runs before those with more. Of
+    equals the baseline is first, then it goes by name, for the order of a table says nothing.
     """
     last = {v.arm for v in verdicts if v.call in (Call.UNSTABLE, Call.FAILED)}
-    places = [((0, 0.0), comparisons.baseline)]
+    places = [(0, 0.0, "", comparisons.baseline)]
     for c in comparisons.arms:
         rescued, gain = _gain(c, comparisons)
         sinks = c.arm in last or math.isnan(gain)
-        places.append(((1, 0.0) if sinks else (-1 if rescued else 0, -gain), c.arm))
-    return tuple(name for _, name in sorted(places, key=lambda place: place[0]))
+        group, within = (1, float(c.n_diverged)) if sinks else (-1 if rescued else 0, -gain)
+        places.append((group, within, c.arm, c.arm))
+    return tuple(name for *_, name in sorted(places))
 
 
 def best(results: Sequence[AblationResult]) -> tuple[str, str] | None:
