@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -150,17 +151,17 @@ def of_campaign(
     blocks: dict[str, list[Run]] = {}
     for trial in trials:
         blocks.setdefault(_block(trial.data.tags["arm"]), []).append(trial)
-    controls = dict.fromkeys(t.data.tags["arm"] for t in trials)
-    controls = {arm: _block(arm) for arm in sorted(controls) if _BASELINE.match(arm)}
+    controls = {arm for run in trials if _BASELINE.match(arm := run.data.tags["arm"])}
+    ordered = sorted(controls, key=_turn)
     if baseline is None and not controls:
         raise OrchestratorError(f"{name} has no trials yet", "run the campaign first")
-    chosen = baseline if baseline is not None else next(iter(controls))
+    chosen = baseline if baseline is not None else ordered[0]
     if (block := _block(chosen)) not in blocks:
         raise OrchestratorError(f"{name} has no arm {chosen!r}", nearest(chosen, controls))
     top = next((r.data.tags for r in runs if r.data.tags.get(_KIND) == "campaign"), {})
     metric = metric or top.get("metric") or _only_metric(name, blocks[block])
     rows = [_trial(trial, metric) for trial in blocks[block]]
-    others = [arm for arm in controls if arm != chosen]
+    others = [arm for arm in ordered if arm != chosen]
     notes = ["verdicts of one look at all arms together; the campaign's own are in its report"]
     if others:
         notes.append(f"other baselines with arms of their own: {', '.join(others)}")
@@ -178,6 +179,12 @@ def of_campaign(
 def _block(arm: str) -> str:
     match = _BLOCK.match(arm)
     return match[1] if match else ""
+
+
+def _turn(arm: str) -> tuple[int, str]:
+    """Rounds by their number, the headline after them."""
+    match = re.match(r"r(\d+)", arm)
+    return (int(match[1]) if match else sys.maxsize, arm)
 
 
 def _trial(run: Run, metric: str) -> Row:

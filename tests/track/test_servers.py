@@ -1,4 +1,4 @@
-"""The same campaign through a real server and into a real PostgreSQL, in both its stages."""
+"""A campaign, and anybody's runs, through a real server and into a real PostgreSQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import pytest
 
 from orchestrator.nouns import Page
 from orchestrator.track import sync
+from orchestrator.track.store import connected
 from tests import records
+from tests.track import test_scores
 from tests.track.test_sync import PAGES, short, show, small
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's client is used here directly
@@ -48,3 +50,15 @@ def test_a_postgresql_database_shows_the_campaign(postgres_uri: str, tmp_path: P
     assert way is not None
     assert "secret" not in way
     assert way.startswith("mlflow server --port 5000 --backend-store-uri postgresql+psycopg2://")
+
+
+def test_the_scores_of_runs_are_the_same_through_a_server(server_uri: str) -> None:
+    with connected(server_uri) as client:
+        test_scores.sweep(client, "sweep")
+    test_scores.check(server_uri)
+
+
+def test_the_scores_of_runs_are_the_same_in_a_postgresql_database(postgres_uri: str) -> None:
+    with connected(postgres_uri) as client:
+        test_scores.sweep(client, "sweep")
+    test_scores.check(postgres_uri)
