@@ -7,6 +7,7 @@ with what the last one left: RNG state, environment, modules, loggers.
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import random
@@ -18,7 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from orchestrator.launch.files import Job
-from orchestrator.telemetry.layout import EVERY_VARIABLE, FOLDER_VARIABLE, LEVEL_VARIABLE
+from orchestrator.telemetry.layout import (
+    EVERY_VARIABLE,
+    FACTS_VARIABLE,
+    FOLDER_VARIABLE,
+    LEVEL_VARIABLE,
+)
 
 
 @contextmanager
@@ -30,8 +36,19 @@ def surroundings(job: Job, folder: Path) -> Iterator[None]:
         os.environ.pop(EVERY_VARIABLE, None)
         if job.every is not None:
             os.environ[EVERY_VARIABLE] = str(job.every)
+        os.environ[FACTS_VARIABLE] = json.dumps(_facts(job))
         seed(job.trial.seed, threads=max(1, cores() // job.workers))
         yield
+
+
+def _facts(job: Job) -> dict[str, str | int]:
+    """What makes the trial what it is, beside its config; `data` is the user's word, if any."""
+    facts: dict[str, str | int] = {
+        "trial": job.trial.identity,
+        "seed": job.trial.seed,
+        "code": job.training.code,
+    }
+    return facts | ({"data": job.training.data} if job.training.data else {})
 
 
 def seed(value: int, *, threads: int) -> None:

@@ -136,7 +136,7 @@ class Activations:
 
     def _listen(self) -> None:
         """Not to modules that are compiled: a hook would have them compiled once more."""
-        if self._is_compiled or _is_compile_in_use():
+        if self._is_compiled or is_compile_in_use():
             self._facts["activations"] = "not recorded: torch.compile"
         else:
             ear = functools.partial(_overhear, weakref.ref(self))
@@ -237,7 +237,7 @@ def _overhear(ears: weakref.ref[Activations], module: nn.Module, _: object, outp
         listener.fail(error)
 
 
-def _is_compile_in_use() -> bool:
+def is_compile_in_use() -> bool:
     """Whether this process has called torch.compile: which modules it compiles cannot be seen."""
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
     return any(backend for backend in getattr(eval_frame, "cached_backends", {}).values())

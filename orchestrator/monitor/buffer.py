@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from orchestrator.monitor import activations, evaluation
+from orchestrator.monitor import activations, evaluation, streams
 from orchestrator.monitor.probe import Measurement
 from orchestrator.monitor.spikes import Spikes, write_unusual
 from orchestrator.monitor.steps import SeenStep, StepRow, columns, rescaled, see
@@ -110,13 +111,18 @@ class Buffer:
             self.facts |= evaluation.write(evaluations, read, self.writer)
         if logged:
             self._write_logged(logged, read)
-        self.writer.amend(self.facts)
+        self._amend()
 
     def close(self) -> None:
         """Write what is left, and make it last."""
         self.flush()
         if os.getpid() == self.process:
             self.writer.close(self.facts)
+
+    def _amend(self) -> None:
+        if streams.used():
+            self.facts["rng_streams"] = streams.used()
+        self.writer.amend(self.facts)
 
     def _write_steps(self, rows: Sequence[StepRow], read: Read) -> None:
         for _, group in itertools.groupby(rows, key=lambda row: len(row.lr)):
@@ -153,6 +159,8 @@ class Buffer:
         if "first_nonfinite" in self.facts:
             return
         for each in seen:
+            if math.isfinite(each.total) or not each.is_seen:
+                continue
             bad = np.flatnonzero(~np.isfinite(each.norms))
             if len(bad) and not each.is_skipped:
                 name = each.names[bad[0]] or "a parameter outside of the model"
@@ -195,6 +203,16 @@ class Buffer:
         steps, names = zip(*values, strict=True)
         means = np.array([sum(parts) / len(parts) for parts in values.values()])
         self.writer.write_logged(np.array(steps), names, means)
+
+
+def close_quietly(buffer: Buffer) -> None:
+    """Close from anywhere, also while the interpreter ends; whatever fails is only told."""
+    if not {"steps", "recording_stopped"} & buffer.facts.keys():
+        _log.warning("no optimizer step was seen: is the watched optimizer the one that steps?")
+    try:
+        buffer.close()
+    except Exception as error:
+        _log.warning("the end of the recording is lost", exc_info=error)
 
 
 def _rows(read: Read, tensors: Sequence[Tensor]) -> npt.NDArray[np.float32]:

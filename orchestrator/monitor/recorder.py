@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import os
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,21 +16,21 @@ from torch import Tensor, nn
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
-from orchestrator.monitor import facts
+from orchestrator.monitor import facts, streams
 from orchestrator.monitor.activations import listener
-from orchestrator.monitor.buffer import Buffer
+from orchestrator.monitor.autocast import Autocast
+from orchestrator.monitor.buffer import Buffer, close_quietly
 from orchestrator.monitor.evaluation import Batch, Evaluator, Loss
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.leftovers import Leftovers
 from orchestrator.monitor.probe import Probe
+from orchestrator.monitor.provenance import provenance
 from orchestrator.monitor.resuming import steps_taken
-from orchestrator.monitor.underway import StepUnderWay, has_gradients_later
+from orchestrator.monitor.schedule import is_due
+from orchestrator.monitor.underway import CLIPPED_SCALED, StepUnderWay, has_gradients_later
 from orchestrator.monitor.values import Value
 from orchestrator.nouns import Level, Monitoring
 from orchestrator.telemetry import Writer, recordings, steps_written
-
-_EARLY_STEPS, _EARLY_EVERY = 60, 2
-"""The first 60 steps tell whether the learning rate is too high, so they are sampled more often."""
 
 _log = logging.getLogger(__name__)
 _recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
@@ -96,10 +97,12 @@ class Recorder:
         self._is_logged_first = False
         self._under_way = StepUnderWay(names, optimizers, scaler)
         self._stepped: set[int] = set()
-        header = facts.header(model, optimizers, names)
+        devices = list(dict.fromkeys(p.device for p in names))
+        header = facts.header(model, optimizers, names) | provenance(devices, os.environ)
         header |= {"monitor_level": monitoring.level.value, "monitor_every": monitoring.interval}
         self._buffer = Buffer(Writer(folder, header))
-        self._close_buffer = weakref.finalize(self, _close, self._buffer)
+        self._autocast = Autocast(model, devices, self._buffer.facts)
+        self._close_buffer = weakref.finalize(self, close_quietly, self._buffer)
         self._hooks = [
             *(optimizer.register_step_pre_hook(self._before_step) for optimizer in optimizers),
             *(optimizer.register_step_post_hook(self._after_step) for optimizer in optimizers),
@@ -182,22 +185,22 @@ class Recorder:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
-        for leftovers in self._leftovers.values():
-            leftovers.close()
         self._end_last_step()
-        if self._ear:
-            self._ear.close()
-        self.is_open = False
-        self._close_buffer()
+        self._look_away()
+        streams.forget()
 
     def fail(self, error: Exception) -> None:
         """Stop, with the one warning. The hooks stay: this may be called from within one."""
         self.has_failed = True
-        self.is_open = False
-        if self._ear:
-            self._ear.close()
         self._buffer.facts["recording_stopped"] = f"{type(error).__name__}: {error}"
         _log.warning("recording stops at step %d, training goes on", self._step, exc_info=error)
+        self._look_away()
+
+    def _look_away(self) -> None:
+        self.is_open = False
+        for look in (self._autocast, self._ear, *self._leftovers.values()):
+            if look is not None:
+                look.close()
         self._close_buffer()
 
     @_guarded
@@ -253,11 +256,7 @@ class Recorder:
             probe.unscale(scale)
         if "clipped_scaled" not in self._buffer.facts:
             self._buffer.facts["clipped_scaled"] = True
-            _log.warning(
-                "gradients are clipped while they are multiplied with the loss scale, so that the"
-                " threshold is another whenever the scale changes; call scaler.unscale_(optimizer)"
-                " before. The norms that are recorded are those of the unscaled gradients"
-            )
+            _log.warning(CLIPPED_SCALED)
 
     def _begin(self) -> None:
         if self._first is None:
@@ -265,9 +264,7 @@ class Recorder:
             self._first = self._step = steps_taken(optimizers, self._first_step, self._written)
 
     def _is_due(self) -> bool:
-        is_early = self._first is not None and self._step - self._first < _EARLY_STEPS
-        every = min(self._every, _EARLY_EVERY) if is_early else self._every
-        return self._step % every == 0
+        return is_due(self._step, self._first, self._every)
 
     def _is_sampled(self) -> bool:
         return self._sees_layers and not self._is_sharded and self._is_due()
@@ -288,6 +285,7 @@ class Recorder:
         heard = self._ear.turn(self._step) if self._ear else None
         if heard is not None:
             self._buffer.add_outputs(self._step, heard)
+        self._autocast.close()
         self._step += 1
         self._stepped.clear()
         self._buffer.facts["steps"] = self._step
@@ -299,13 +297,3 @@ class Recorder:
         """Which norm was seen: before clipping, or what the optimizer got, clipped or not."""
         before = self._buffer.facts.get("grad_norm_seen", seen)
         self._buffer.facts["grad_norm_seen"] = seen if before == seen else "mixed"
-
-
-def _close(buffer: Buffer) -> None:
-    """Close from anywhere, also while the interpreter ends; whatever fails is only told."""
-    if not {"steps", "recording_stopped"} & buffer.facts.keys():
-        _log.warning("no optimizer step was seen: is the watched optimizer the one that steps?")
-    try:
-        buffer.close()
-    except Exception as error:
-        _log.warning("the end of the recording is lost", exc_info=error)

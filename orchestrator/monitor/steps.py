@@ -170,6 +170,8 @@ def _number(value: Value | None, read: Read) -> float | None:
 
 
 def _nonfinite(each: SeenStep) -> float | None:
+    if math.isfinite(each.total):  # as all that it is made of
+        return 0.0
     return float(np.count_nonzero(~np.isfinite(each.norms))) if each.names else None
 
 

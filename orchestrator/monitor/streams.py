@@ -6,6 +6,18 @@ import hashlib
 
 import torch
 
+_used: set[str] = set()
+
+
+def used() -> str:
+    """The streams asked for in this process, as comma-separated `name:seed`."""
+    return ",".join(sorted(_used))
+
+
+def forget() -> None:
+    """The next trial in this process begins: the streams were those of the last one."""
+    _used.clear()
+
 
 def generator(seed: int, name: str) -> torch.Generator:
     """A random stream of its own for `name` (CPU), the same for a seed whatever else draws numbers.
@@ -17,5 +29,6 @@ def generator(seed: int, name: str) -> torch.Generator:
     Dropout draws from the global stream only; fence it off where training begins with
     `torch.manual_seed(generator(seed, "dropout").initial_seed())`.
     """
+    _used.add(f"{name}:{seed}")
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)

@@ -18,6 +18,12 @@ from orchestrator.monitor.values import Value
 _LOOKS = 3
 """Enough to know whether a loop multiplies gradients after it clipped them; each costs a norm."""
 
+CLIPPED_SCALED = (
+    "gradients are clipped while they are multiplied with the loss scale, so that the threshold is"
+    " another whenever the scale changes; call scaler.unscale_(optimizer) before. The norms that"
+    " are recorded are those of the unscaled gradients"
+)
+
 
 class _Clip(NamedTuple):
     gradients: tuple[Gradients, ...]
@@ -125,10 +131,10 @@ class StepUnderWay:
         return row
 
     def _by_name(self, each: Tensor) -> Gradients | None:
-        names = self._all_names
-        if len(each) != len(names):  # a layer without a gradient, or a new one
+        names, count = self._all_names, each.numel()
+        if count != len(names):  # a layer without a gradient, or a new one
             names = tuple(name for p, name in self._names.items() if p.grad is not None)
-        return Gradients(names, each) if len(each) == len(names) else None
+        return Gradients(names, each) if count == len(names) else None
 
 
 def has_gradients_later(

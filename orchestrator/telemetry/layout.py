@@ -37,6 +37,8 @@ FOLDER_VARIABLE = "ORCHESTRATOR_TRIAL_FOLDER"
 LEVEL_VARIABLE = "ORCHESTRATOR_MONITOR_LEVEL"
 EVERY_VARIABLE = "ORCHESTRATOR_MONITOR_EVERY"
 """Environment variables that say how much it is to record, and every how many steps; see Level."""
+FACTS_VARIABLE = "ORCHESTRATOR_TRIAL_FACTS"
+"""Environment variable with what a campaign knows of a trial, for its header: a JSON object."""
 
 STEPS, LAYERS, LOGGED, BATCHES = "steps", "layers", "logged", "batches"
 LAYER_NAMES = b"layers"

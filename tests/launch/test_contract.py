@@ -11,6 +11,7 @@ from orchestrator.nouns import Level, Monitoring, Status
 LAUNCHERS = ["basic", "joblib", "isolated"]
 
 PROGRAM = """
+    import json
     import os
     import random
     import signal
@@ -37,11 +38,14 @@ PROGRAM = """
             return float("nan")
         if config.mode == "silent":
             return None
+        facts = json.loads(os.environ["ORCHESTRATOR_TRIAL_FACTS"])
+        folder = os.environ["ORCHESTRATOR_TRIAL_FOLDER"]
         return {
             "val/loss": config.lr + config.seed,
             "draw": random.random() + numpy.random.rand(),
             "is_full": os.environ["ORCHESTRATOR_MONITOR_LEVEL"] == "full",
             "every": int(os.environ.get("ORCHESTRATOR_MONITOR_EVERY", 0)),
+            "seed_told": facts["seed"] if folder.endswith(facts["trial"]) else -1,
         }
 """
 
@@ -91,6 +95,7 @@ class TestEveryLauncher:
         outcomes = it.run(*trials)
         assert len({outcome.metrics["draw"] for outcome in outcomes}) == 1
         assert {(o.metrics["is_full"], o.metrics["every"]) for o in outcomes} == {(1, 7)}
+        assert {outcome.metrics["seed_told"] for outcome in outcomes} == {3}
         quiet = bench(PROGRAM, CONFIG, launcher=launcher)
         assert quiet.trial((), 3).identity == trials[0].identity
 

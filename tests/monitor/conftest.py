@@ -7,7 +7,7 @@ from orchestrator.monitor import activations
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """No campaign around the test, one thread, one stream of random numbers."""
-    for name in ("TRIAL_FOLDER", "MONITOR_LEVEL", "MONITOR_EVERY"):
+    for name in ("TRIAL_FOLDER", "TRIAL_FACTS", "MONITOR_LEVEL", "MONITOR_EVERY"):
         monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
     monkeypatch.delenv("RANK", raising=False)
     threads = torch.get_num_threads()
@@ -15,5 +15,5 @@ def _alone(monkeypatch):
     torch.manual_seed(0)
     yield
     torch.set_num_threads(threads)
-    if activations._is_compile_in_use():  # which stops the recording of activations
+    if activations.is_compile_in_use():  # which stops the recording of activations
         torch._dynamo.reset()

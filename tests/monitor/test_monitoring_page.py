@@ -27,6 +27,8 @@ def test_its_programs_run(tmp_path, monkeypatch, program):
     loader = [micro[0] for micro in batches(8)]
     names = {
         "orchestrator": orchestrator,
+        "torch": torch,
+        "device": "cpu",
         "F": functional,
         "DataLoader": DataLoader,
         "model": model,
@@ -47,15 +49,26 @@ def test_its_programs_run(tmp_path, monkeypatch, program):
         return
     telemetry = read(tmp_path)
     assert len(telemetry["train/loss"]) == telemetry.header["steps"] == len(telemetry["grad_norm"])
+    if "scaler" in program:
+        assert len(telemetry["loss_scale"]) == len(telemetry["skipped_steps"]) == len(loader)
+        assert telemetry.header["autocast"] == "bfloat16"
+    if "monitor.batch" in program:
+        assert set(telemetry["samples"].values) == set(telemetry["tokens"].values) == {6}
 
 
 def test_its_table_has_every_name(tmp_path):
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    monitor = orchestrator.watch(model, optimizer, folder=tmp_path)
+    scaler = torch.amp.GradScaler("cpu")
+    monitor = orchestrator.watch(model, optimizer, scaler=scaler, folder=tmp_path)
     for ((x, y),) in batches(3):
         optimizer.zero_grad()
-        functional.cross_entropy(model(x), y).backward()
+        with torch.autocast("cpu"):
+            loss = functional.cross_entropy(model(x), y)
+        scaler.scale(loss).backward()
+        model[0].bias.grad[0] = float("inf")  # after which nothing is unscaled or skipped
+        orchestrator.generator(0, "data")
+        monitor.batch(samples=1, tokens=1)
         monitor.clip_grad_norm_(1.0)
         optimizer.step()
     monitor.probe(x, y, loss=functional.cross_entropy)

@@ -12,6 +12,9 @@ import orchestrator
 from orchestrator import watch
 from orchestrator.telemetry import read
 
+PROVENANCE = ("python", "numpy", "orchestrator", "device_name", "cpu_threads", "code")
+PROVENANCE += ("torch_seed", "numpy_stream", "python_stream")
+
 
 def test_outside_a_campaign_nothing_happens_but_clipping(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -65,6 +68,9 @@ def test_the_header_says_what_is_trained(tmp_path):
     monitor = watch(model, torch.optim.AdamW(trained), folder=tmp_path)
     header = dict(read(tmp_path).header)
     assert header.pop("torch") == torch.__version__
+    repeatable = {name: header.pop(name) for name in PROVENANCE}
+    assert repeatable["torch_seed"] == torch.initial_seed()
+    assert repeatable["cpu_threads"] == 1
     assert header.pop("frozen_share") == pytest.approx(30 / 91)
     assert header == {
         "optimizer": "AdamW",
