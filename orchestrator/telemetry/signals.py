@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orchestrator.nouns import Floats, Ints, Series, Signal, Telemetry
+from orchestrator.telemetry import network_signals
 from orchestrator.telemetry.robust import NORMAL, finite, theil_sen
 
 _EARLY_STEPS = 60
@@ -35,7 +36,7 @@ _FORMULAS: dict[str, tuple[Formula, str]] = {}
 def signals(telemetry: Telemetry) -> dict[str, Signal]:
     """Every signal that `telemetry` allows, by name."""
     found = {}
-    for name, (formula, unit) in _FORMULAS.items():
+    for name, (formula, unit) in (_FORMULAS | network_signals.FORMULAS).items():
         value = formula(telemetry)
         if value is not None and np.isfinite(value):
             found[name] = Signal(name, float(value), unit)

@@ -70,5 +70,6 @@ def main(cfg: DictConfig) -> None:
             optimizer.step()
             schedule.step()
             monitor.log(train_loss=loss)
-        monitor.log(**scores(model, "probe", probe), **scores(model, "val", validation))
+        monitor.probe(*probe, loss=F.cross_entropy)
+        monitor.log(**scores(model, "val", validation))
     monitor.log(**scores(model, "test", test))

@@ -72,5 +72,6 @@ def main(cfg: DictConfig) -> None:
             optimizer.step()
             schedule.step()
             monitor.log(train_loss=loss)
-        monitor.log(**scores(model, "probe", train), **scores(model, "val", validation))
+        monitor.probe(*train, loss=F.cross_entropy)
+        monitor.log(**scores(model, "val", validation))
     monitor.log(**scores(model, "test", test))
