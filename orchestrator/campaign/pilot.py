@@ -12,15 +12,20 @@ from pathlib import Path
 from orchestrator import launch, plan, report
 from orchestrator.campaign.trials import Trials
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import FEWEST_SEEDS, Campaign
+from orchestrator.nouns import FEWEST_SEEDS, Arm, Campaign
 from orchestrator.record import opened
 
 FEWEST = 2
 """Pilots that have to end in a result: below two nothing is known of the spread between seeds."""
 
 
-def pilot(campaign: Campaign, display: report.Display) -> tuple[Path, ...]:
-    """Run or resume the pilot, and return the folders of its trials that ended in a result."""
+def pilot(
+    campaign: Campaign, display: report.Display, *, is_clipped: bool = False
+) -> tuple[Path, ...]:
+    """Run or resume the pilot, and return the folders of its trials that ended in a result.
+
+    `is_clipped`: as the baseline clips, for a training that does not live without.
+    """
     factor = next((f for f in campaign.factors if f.name == "clip"), None)
     if factor is None:
         raise OrchestratorError(
@@ -30,7 +35,7 @@ def pilot(campaign: Campaign, display: report.Display) -> tuple[Path, ...]:
     ledger = opened(campaign)
     try:
         trials = Trials(campaign, ledger, display)
-        arm = plan.unclipped(factor)
+        arm = Arm("baseline") if is_clipped else plan.unclipped(factor)
         (config,) = launch.resolve(campaign.training, [arm.overrides])
         arm = replace(arm, config=config)
         seeds = plan.seed_block(campaign.protocol, number=1, stage="screen")[:FEWEST_SEEDS]
@@ -39,7 +44,8 @@ def pilot(campaign: Campaign, display: report.Display) -> tuple[Path, ...]:
                 f"budget.trials={campaign.budget.trials} does not pay for {len(seeds)} pilots.",
                 "raise budget.trials",
             )
-        trials.run(f"pilot without clipping x {len(seeds)} seeds", [arm], seeds)
+        how = f"clipped at {factor.baseline}" if is_clipped else "without clipping"
+        trials.run(f"pilot {how} x {len(seeds)} seeds", [arm], seeds)
         trials.refuse_accidents(arm, seeds, fewest=FEWEST)
         ended = trials.record().of(arm, seeds)
         return tuple(Path(t.folder) for t, o in ended if o.status.is_result)

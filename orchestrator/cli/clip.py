@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,13 @@ from orchestrator.errors import OrchestratorError
 
 if TYPE_CHECKING:
     from orchestrator.cli.campaigns import Verbs
-    from orchestrator.clip_nouns import NormSeries
+    from orchestrator.clip_nouns import NormSeries, Proposal
+
+BROKEN = "No pilot lived without clipping: the norms are those before each of them broke."
+CLIPPED = (
+    "No pilot lived without clipping: the norms are those before clipping of the baseline, which "
+    "clips at {:g}."
+)
 
 
 def add_verb(verbs: Verbs) -> None:
@@ -51,14 +57,25 @@ def propose_clip(arguments: argparse.Namespace) -> None:
     from orchestrator.plan.clip import as_json, propose
 
     asked = _asked(arguments.tokens, layers=arguments.layers, is_json=arguments.json)
-    proposal = propose(
-        asked.pilots,
-        optimizer=arguments.optimizer,
-        n_parameters=arguments.parameters,
-        horizon=arguments.horizon,
-        current=asked.current if arguments.current is None else arguments.current,
-        rng=np.random.default_rng(0),
-    )
+
+    def proposed(pilots: Sequence[NormSeries]) -> Proposal:
+        return propose(
+            pilots,
+            optimizer=arguments.optimizer,
+            n_parameters=arguments.parameters,
+            horizon=arguments.horizon,
+            current=asked.current if arguments.current is None else arguments.current,
+            rng=np.random.default_rng(0),
+        )
+
+    proposal = proposed(asked.pilots)
+    broken = tuple(flag for flag in proposal.flags if flag.name == "unhealthy")
+    if proposal.recommendation == "refused" and broken and asked.instead is not None:
+        pilots, note = asked.instead()
+        second = proposed(pilots)
+        if second.recommendation != "refused":
+            flags, remarks = (*broken, *second.flags), (note, *second.remarks)
+            proposal = replace(second, flags=flags, remarks=remarks)
     planned = None
     if arguments.plan is not None and proposal.recommendation != "refused":
         from orchestrator.config.clip_plan import clip_plan
@@ -80,11 +97,15 @@ def propose_clip(arguments: argparse.Namespace) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the command line names: pilots, where their plots go, and the threshold in force."""
+    """What the command line names: pilots, where their plots go, and the threshold in force.
+
+    `instead` gives the norms to take if none of the pilots lived, and what is to be said of that.
+    """
 
     pilots: Sequence[NormSeries]
     plots: Path
     current: float | None = None
+    instead: Callable[[], tuple[Sequence[NormSeries], str]] | None = None
 
 
 def _asked(tokens: Sequence[str], *, layers: str, is_json: bool) -> _Asked:
@@ -99,18 +120,26 @@ def _of_campaign(tokens: Sequence[str], layers: str, *, is_json: bool) -> _Asked
     """The campaign's pilot, which is run as far as the ledger does not know it."""
     campaign = read_campaign(tokens)
     from orchestrator import campaign as campaigns
-    from orchestrator.plan.clip import read_norms
+    from orchestrator.plan.clip import read_norms, until_it_broke
     from orchestrator.report import Display
 
-    with Display(sys.stderr if is_json else None) as display:
-        folders = campaigns.pilot(campaign, display)
-    present = next(f.baseline for f in campaign.factors if f.name == "clip")
-    is_on = isinstance(present, int | float) and bool(present) and not layers
-    return _Asked(
-        [series for folder in folders for series in read_norms(folder, layers=layers)],
-        Path(campaign.folder) / "clip",
-        float(present) if is_on else None,  # type: ignore[arg-type]
-    )
+    present = next((f.baseline for f in campaign.factors if f.name == "clip"), None)
+    in_force = float(present) if isinstance(present, int | float) and present > 0 else None
+
+    def recorded(*, is_clipped: bool) -> list[NormSeries]:
+        with Display(sys.stderr if is_json else None) as display:
+            folders = campaigns.pilot(campaign, display, is_clipped=is_clipped)
+        return [series for folder in folders for series in read_norms(folder, layers=layers)]
+
+    pilots = recorded(is_clipped=False)
+
+    def instead() -> tuple[list[NormSeries], str]:
+        if in_force is None:
+            return [until_it_broke(p) for p in pilots], BROKEN
+        return recorded(is_clipped=True), CLIPPED.format(in_force)
+
+    place = Path(campaign.folder) / "clip"
+    return _Asked(pilots, place, None if layers else in_force, instead)
 
 
 def _of_source(source: str, layers: str) -> _Asked:

@@ -24,11 +24,13 @@ def main(cfg):
     steps = np.arange(900)
     norms = np.exp(0.05 * cfg.seed + 0.25 * rng.standard_normal(900))
     norms[[300, 500, 700]] *= 40
-    if cfg.clip is not None:
-        norms = np.minimum(norms, cfg.clip)
+    loss = 0.3 + 2 * np.exp(-steps / 200)
+    if cfg.clip is None and cfg.get("dies"):
+        norms[600:] *= 1e-3
+        loss[600:] = 2.31
     folder = Path(os.environ["ORCHESTRATOR_TRIAL_FOLDER"], "telemetry")
     writer = Writer(folder, {"optimizer": "SGD"})
-    for name, values in (("grad_norm", norms), ("train/loss", 0.3 + 2 * np.exp(-steps / 200))):
+    for name, values in (("grad_norm", norms), ("train/loss", loss)):
         writer.write_logged(steps, [name] * 900, values)
     writer.close({"steps": 900})
     return 0.3
@@ -73,6 +75,24 @@ def test_the_setting_in_force_is_shown_beside_and_the_next_command_tests_it(aske
     told = " ".join(capsys.readouterr().out.split())
     assert "present 1 " in told
     assert "run conf=exp-clip.yaml" in told
+
+
+@pytest.mark.parametrize(
+    ("clip", "words", "n_steps"),
+    [
+        ("1.0", "of the baseline, which clips at 1", 2700),
+        ("null", "before each of them broke", 1794),
+    ],
+)
+def test_a_training_that_dies_without_clipping_gets_its_thresholds_all_the_same(
+    asked, capsys, clip, words, n_steps
+):
+    assert main(asked(clip, "+train.config.dies=true")) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert words in told
+    assert "unhealthy: The pilot is not healthy" in told
+    assert f"of {n_steps:,} steps used" in told
+    assert "Clip the gradient norm." in told
 
 
 def test_a_baseline_that_does_not_clip_is_its_own_pilot(asked, tmp_path):
