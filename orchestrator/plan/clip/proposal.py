@@ -23,6 +23,10 @@ from orchestrator.plan.clip.stable import TOLERANCE
 PRESENT = "present"
 """The name of the setting in force among what is forecast."""
 
+LIFTED = {PRESENT: 0.0, "gap": 0.5}
+"""Share of the lift to the loudest part that a threshold takes: what is in force stays, and `gap`
+stays halfway to the spikes, which do not move with the level."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
@@ -173,7 +177,7 @@ def _forecasts(
     shown = tuple(
         outlook.candidate(
             t, forecast.interval(simulated[:, i], widen=widen), ahead,
-            raised=0.0 if t.name == PRESENT else raised,
+            raised=raised * LIFTED.get(t.name, 1.0),
             optimizer=setting.optimizer, n_parameters=setting.n_parameters, eps=setting.eps,
         )
         for i, t in enumerate(found)

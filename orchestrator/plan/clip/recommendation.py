@@ -104,5 +104,5 @@ def _strangled(pilot: Pilot) -> str | None:
         return None
     return (
         f"The pilot itself was clipped at {limit:.3g} in {share:.0%} of its steps. Norms depend on "
-        "the path: record one without clipping before these thresholds are believed."
+        "the path: if the training lives without clipping, record one so."
     )
