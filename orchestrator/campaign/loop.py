@@ -108,6 +108,8 @@ class _Loop:
         self.display.findings(self.trials.record().rounds[-1])
         done = sum(len(r.plan.ablations) for r in self.trials.record().rounds[:-1] if r.plan)
         left = self.protocol.max_ablations - done
+        if amiss := diagnose.blocking(findings):
+            return None, f"no trial helps before the program is mended: {'; '.join(amiss)}"
         if not hypotheses:
             return None, (
                 "no hypothesis is left to test"

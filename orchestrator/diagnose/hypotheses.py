@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.diagnose.curves import LARGE_UPDATE, TINY_UPDATE
+from orchestrator.diagnose.remedies import blocking, remedies
 from orchestrator.nouns import Factor, Finding, Hypothesis, Move, Role
 
 Evidence = Mapping[str, float | str]
@@ -72,10 +73,15 @@ class Row:
 UP, DOWN, EITHER = Move.UP, Move.DOWN, Move.EITHER
 
 _CALM = "the train loss falls again"
+_FINITE = "the loss stays finite"
+_FREED = "more is left to learn with"
 _FEWER = "fewer loss spikes throw the weights back"
 _NARROW = "the gap between validation and train loss narrows"
 _FEWER_CLIPPED = "gradients grow less, and fewer of them are clipped"
 _FASTER = "larger updates get the weights further within the budget"
+
+_SMALLER = Row("lr", DOWN, "train_loss", DOWN, _CALM)
+_GENTLER = Row("warmup", UP, "train_loss", DOWN, "the first updates no longer wreck the weights")
 
 TABLE: dict[str, tuple[Row, ...]] = {
     "overfitting": (
@@ -97,7 +103,7 @@ TABLE: dict[str, tuple[Row, ...]] = {
     "instability": (
         Row("lr", DOWN, "early_update_ratio", DOWN, "early updates are tamed", when=_large_early),
         Row("lr", DOWN, "train_loss", DOWN, _CALM, when=lambda e: not _large_early(e)),
-        Row("warmup", UP, "train_loss", DOWN, "the first updates no longer wreck the weights"),
+        _GENTLER,
         Row("clip", DOWN, "train_loss", DOWN, "outlying gradients no longer wreck the weights"),
     ),
     "loss_spikes": (
@@ -105,10 +111,31 @@ TABLE: dict[str, tuple[Row, ...]] = {
         Row("warmup", UP, "loss_spikes", DOWN, _FEWER),
         Row("clip", DOWN, "loss_spikes", DOWN, _FEWER),
     ),
+    "gradient_spike": (
+        Row("lr", DOWN, "loss_spikes", DOWN, _FEWER),
+        Row("warmup", UP, "loss_spikes", DOWN, _FEWER),
+        Row("clip", DOWN, "loss_spikes", DOWN, _FEWER),
+    ),
+    "over_regularised": (
+        Row("weight_decay", DOWN, "train_loss", DOWN, _FREED, when=lambda e: "norm_left" in e),
+        Row("dropout", DOWN, "train_loss", DOWN, _FREED, when=lambda e: "dropout" in e),
+    ),
+    "exploding_gradients": (
+        _SMALLER,
+        _GENTLER,
+        Row("clip", DOWN, "train_loss", DOWN, "growing gradients no longer wreck the weights"),
+    ),
+    "dead_units": (_SMALLER, _GENTLER),
+    "attention_saturation": (_SMALLER,),
+    "logit_scale": (_SMALLER,),
+    "logit_drift": (_SMALLER,),
+    "noise_dominated": (_SMALLER,),
+    "loss_scale_collapse": (_SMALLER,),
+    "epsilon_too_large": (Row("lr", UP, "early_update_ratio", UP, _FASTER),),
     "non_finite": (
-        Row("lr", DOWN, "train_loss", DOWN, "the loss stays finite"),
-        Row("warmup", UP, "train_loss", DOWN, "the loss stays finite"),
-        Row("clip", DOWN, "train_loss", DOWN, "the loss stays finite"),
+        Row("lr", DOWN, "train_loss", DOWN, _FINITE),
+        Row("warmup", UP, "train_loss", DOWN, _FINITE),
+        Row("clip", DOWN, "train_loss", DOWN, _FINITE),
     ),
     # Under SGD a threshold inside the body of the norms is a hidden cut of the learning rate
     # (docs/clip.md): where updates are not large, it is the threshold that is to be moved first.
@@ -139,10 +166,13 @@ def hypothesise(
     """What may be tested about the findings, in order, and what cannot be, as sentences.
 
     A (factor, move) that was `tried` or that an earlier finding asks for is not proposed again.
+    Nothing is while the program itself is wrong: a trial would tune the mistake.
     """
+    if blocking(findings):
+        return (), blocking(findings)
     mapped = {factor.name: factor for factor in factors}
     done, raised = set(tried), list[Hypothesis]()
-    untestable: list[str] = []
+    untestable: list[str] = [*remedies(findings)]
     for finding in findings:
         untestable += _untestable(finding, mapped)
         for row in (*_rows(finding), *_of_the_user(finding, factors)):

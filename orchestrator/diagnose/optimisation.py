@@ -10,16 +10,21 @@ from orchestrator.diagnose.curves import (
     TINY_UPDATE,
     active_span,
     early_update_peak,
+    first_step,
     is_tiny,
     trend,
     update_ratio,
 )
+from orchestrator.diagnose.layers import weights
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
 from orchestrator.telemetry.robust import finite
 
 LOSSES = "train/loss|probe/loss"
+
+FROZEN_BY_EPS = 0.01  # of the learning rate: an Adam step's size per element is about 1 of it
+LARGEST_USUAL_EPS = 1e-6
 
 STANDSTILL = 0.003  # sum of update ratios: whatever the loss seems to do, the weights stand still
 
@@ -58,6 +63,46 @@ def schedule_collapse(telemetry: Telemetry) -> Finding | None:
         steps=(gone, total - 1),
         evidence={"peak": peak, "left": left, "remaining": course.remaining},
         confounders=("an intended end of the training",),
+    )
+
+
+@rule(
+    needs=("update_ratio/", "param_norm/", "lr", LOSSES),
+    tells="an optimizer epsilon that is too large",
+    explains=("learning_rate_too_low", "plateau"),
+)
+def epsilon_too_large(telemetry: Telemetry) -> Finding | None:
+    """Adam's steps are far smaller than its learning rate, since epsilon outweighs the gradients.
+
+    Root mean square of a step per element under 1 % of the learning rate (row 15 of
+    docs/diagnosis.md; Adam's own is about 1), in the median over matrices and the sampled steps of
+    the first half, with an epsilon above 1e-6, on an underfit run. Excluded: other optimizers,
+    usual epsilons (there the gradients are dead), runs that learn.
+    """
+    eps, course = float(telemetry.header.get("eps") or 0.0), progress(telemetry)
+    named = str(telemetry.header.get("optimizer") or "").lower()
+    if "adam" not in named or eps <= LARGEST_USUAL_EPS or course is None or not course.is_underfit:
+        return None
+    ratios, norms = telemetry.layers("update_ratio"), telemetry.layers("param_norm")
+    lr, sizes = telemetry["lr"], list[float]()
+    for weight in weights(telemetry):
+        if weight.name in ratios and weight.name in norms:
+            ratio, norm = ratios[weight.name], norms[weight.name]
+            steps = np.intersect1d(np.intersect1d(ratio.steps, norm.steps), lr.steps)
+            steps = steps[steps < course.total / 2]
+            each = [s.values[np.searchsorted(s.steps, steps)] for s in (ratio, norm, lr)]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                size = each[0] * each[1] / each[2] / np.sqrt(weight.size)
+            sizes += size[np.isfinite(size)].tolist()
+    if len(sizes) < 5 or np.median(sizes) >= FROZEN_BY_EPS:
+        return None
+    return Finding(
+        rule="epsilon_too_large",
+        severity=0.9,
+        summary="a step is {step:.2g} of the learning rate at eps {eps:.3g} (healthy: about 1)",
+        steps=(first_step(telemetry), course.total - 1),
+        evidence={"step": float(np.median(sizes)), "eps": eps, "remaining": course.remaining},
+        confounders=("gradients that vanish",),
     )
 
 
@@ -139,4 +184,38 @@ def plateau(telemetry: Telemetry) -> Finding | None:
         steps=(int(steps[-window]), int(steps[-1])),
         evidence=evidence,
         confounders=("a floor of the loss: noisy targets, label smoothing", "a curriculum"),
+    )
+
+
+@rule(
+    extra=True,
+    needs=("train/gradient_noise", LOSSES),
+    tells="a batch that is too small from a plateau",
+    explains=("plateau",),
+)
+def noise_dominated(telemetry: Telemetry) -> Finding | None:
+    """Gradients that are mostly noise, on a loss that has stopped falling.
+
+    `train/gradient_noise` is for the user to log: trace of the gradient's covariance over examples,
+    over batch size and squared norm of the mean gradient (the norm test of Bollapragada et al.
+    2018; McCandlish et al. 2018 call it the noise scale over the batch). Its median over the last
+    third exceeds 1 and the train loss falls by less than 2 standard errors there (row 31 of
+    docs/diagnosis.md, Cockpit). Excluded: the tail of a schedule, runs that have learned.
+    """
+    course, noise = progress(telemetry), finite(telemetry["train/gradient_noise"])
+    if course is None or not course.is_underfit or len(noise) < 5 or len(course.steps) < 8:
+        return None
+    first, last = active_span(telemetry, 0.1)
+    late = noise.values[(noise.steps >= course.total * 2 / 3) & (noise.steps < last)]
+    window = max(5, len(course.steps) // 3)
+    line = trend(course.steps[-window:], course.losses[-window:])
+    if len(late) < 3 or np.median(late) <= 1 or line.t < -2:
+        return None
+    return Finding(
+        rule="noise_dominated",
+        severity=0.5,
+        summary="a batch's gradient is {noise:.3g} parts noise to one of signal",
+        steps=(max(int(first), int(course.steps[-window])), int(last) - 1),
+        evidence={"noise": float(np.median(late)), "remaining": course.remaining},
+        confounders=("the end of a schedule", "a floor of the loss"),
     )

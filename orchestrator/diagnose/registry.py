@@ -12,6 +12,9 @@ from dataclasses import dataclass, replace
 
 from orchestrator.nouns import Finding, Telemetry
 
+ANYTHING = "*"
+"""In `explains`: every rule that is registered later. What is wired wrong may cause anything."""
+
 Check = Callable[[Telemetry], Finding | None]
 
 
@@ -20,8 +23,10 @@ class Rule:
     """One registered rule and what has to be known about it without running it.
 
     `needs` are series names; alternatives are separated by `|`, and a name that ends in `/` stands
-    for any layer of that quantity. `tells` completes "cannot tell ...". `explains` names the rules
-    whose findings this one is the root cause of. A rule that is `exact` has no threshold and hence
+    for any layer of that quantity; what is in the header is always there. `tells` completes "cannot
+    tell ...". `explains` names the rules whose findings this one is the root cause of, or ANYTHING.
+    A rule is `extra` if what it takes is for some trainings only, or for the user to log.
+    One that is `exact` has no threshold and hence
     no false alarms: one seed is enough for it.
     """
 
@@ -31,6 +36,7 @@ class Rule:
     tells: str
     explains: tuple[str, ...]
     exact: bool
+    extra: bool
     check: Check
 
     def lacks(self, telemetry: Telemetry) -> list[str]:
@@ -43,14 +49,19 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(
-    *, needs: Sequence[str], tells: str, explains: Sequence[str] = (), exact: bool = False
+    *,
+    needs: Sequence[str],
+    tells: str,
+    explains: Sequence[str] = (),
+    exact: bool = False,
+    extra: bool = False,
 ) -> Callable[[Check], Check]:
     """Register a check under its function's name, with its file's name as theme."""
 
     def register(check: Check) -> Check:
         name, theme = check.__name__, check.__module__.rsplit(".", 1)[-1]
         assert name not in RULES, f"two rules are called {name}"
-        RULES[name] = Rule(name, theme, tuple(needs), tells, tuple(explains), exact, check)
+        RULES[name] = Rule(name, theme, tuple(needs), tells, tuple(explains), exact, extra, check)
         return check
 
     return register

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median, median_low, mode
 
-from orchestrator.diagnose.registry import RULES, Rule, rendered
+from orchestrator.diagnose.registry import ANYTHING, RULES, Rule, rendered
 from orchestrator.errors import OrchestratorError, nearest
 from orchestrator.nouns import Finding, Telemetry
 
@@ -33,13 +33,21 @@ def diagnose(telemetries: Sequence[Telemetry], *, skip: Sequence[str] = ()) -> t
 
 
 def missing(telemetries: Sequence[Telemetry]) -> tuple[str, ...]:
-    """What cannot be told because no trial recorded the series that it takes, as sentences."""
-    sentences = []
+    """What cannot be told because no trial recorded the series that it takes, as sentences.
+
+    All that only some trainings can record is one sentence, the last.
+    """
+    sentences, extras = list[str](), list[str]()
     for rule in RULES.values():
         lacks = [rule.lacks(telemetry) for telemetry in telemetries]
         if lacks and all(lacks):
             names = ", ".join(" or ".join(n.rstrip("/") for n in s.split("|")) for s in lacks[0])
-            sentences.append(f"cannot tell {rule.tells}: no {names}")
+            if rule.extra:
+                extras.append(f"{rule.tells} ({names})")
+            else:
+                sentences.append(f"cannot tell {rule.tells}: no {names}")
+    if extras:
+        sentences.append(f"could be told as well, where it is recorded: {', '.join(extras)}")
     return tuple(sentences)
 
 
@@ -83,7 +91,9 @@ def _explains(cause: Finding, effect: Finding) -> bool:
     """A cause begins before its effect; if both begin at once, it is registered before it."""
     order = list(RULES)
     before = (cause.steps[0], order.index(cause.rule)) < (effect.steps[0], order.index(effect.rule))
-    return before and effect.rule in RULES[cause.rule].explains
+    explains = RULES[cause.rule].explains
+    later = order.index(effect.rule) > order.index(cause.rule)
+    return before and (effect.rule in explains or (ANYTHING in explains and later))
 
 
 def _causes(name: str, explained: dict[str, str]) -> list[str]:

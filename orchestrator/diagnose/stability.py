@@ -27,7 +27,12 @@ DOUBLED = 2.0
     tells="a learning rate that is too high from other failures",
     explains=(
         "non_finite",
+        "exploding_gradients",
+        "dead_units",
+        "layer_imbalance",
+        "logit_drift",
         "loss_spikes",
+        "gradient_spike",
         "high_clip_ratio",
         "learning_rate_too_low",
         "plateau",
@@ -95,7 +100,7 @@ def _unstable(
 @rule(
     needs=("train/loss",),
     tells="loss spikes from a smooth course",
-    explains=("instability", "non_finite"),
+    explains=("instability", "non_finite", "gradient_spike"),
 )
 def loss_spikes(telemetry: Telemetry) -> Finding | None:
     """The train loss jumps, stays up for some steps, and comes back, again and again.
@@ -130,6 +135,50 @@ def loss_spikes(telemetry: Telemetry) -> Finding | None:
         steps=(min(found), max(found)),
         evidence=evidence,
         confounders=("bad batches", "a new data shard", "a change of the learning rate"),
+    )
+
+
+@rule(
+    needs=("grad_norm", "train/loss"),
+    tells="a gradient that warns of a loss spike",
+    explains=("non_finite",),
+)
+def gradient_spike(telemetry: Telemetry) -> Finding | None:
+    """A gradient norm far above its recent level, and a loss that jumps 1 to 3 steps later.
+
+    The warning that locates step and batch: a norm of more than 10 times the median of the 50 steps
+    before (mission: 10 to 100 times, 1 to 3 steps before the loss), then a spike as in
+    `loss_spikes`, a tenth of the start loss high (row 9 of docs/diagnosis.md). Excluded: single
+    bad batches, whose loss and gradient jump in the same step and not after it; the first 50 steps.
+    """
+    course, norm = progress(telemetry), finite(telemetry["grad_norm"])
+    if course is None or course.start <= 0 or len(norm) <= 50:
+        return None
+    for step, height in _high_spikes(telemetry, 0.1 * course.start).items():
+        for at in np.searchsorted(norm.steps, [step - 3, step - 2, step - 1]):
+            before = norm.values[max(0, at - 50) : at]
+            level = float(np.median(before)) if len(before) == 50 else 0.0
+            if level > 0 and norm.values[at] > 10 * level:
+                jump = float(norm.values[at] / level)
+                return _warning(telemetry, int(norm.steps[at]), step, jump, height)
+    return None
+
+
+def _warning(telemetry: Telemetry, warned: int, spike: int, jump: float, height: float) -> Finding:
+    """The finding, with the batches of the step that warned where the program told their ids."""
+    batches = ", ".join(b.id for b in telemetry.batches if b.step == warned and b.id)
+    evidence: dict[str, float | str] = {"step": float(warned), "jump": jump, "height": height}
+    says = "the gradient norm of step {step:.0f} was {jump:.3g} times its recent level"
+    if batches:
+        evidence["batches"] = batches
+        says += " (batch {batches})"
+    return Finding(
+        rule="gradient_spike",
+        severity=0.4,
+        summary=says + "; the loss jumped by {height:.2g} within 3 steps",
+        steps=(warned, spike),
+        evidence=evidence,
+        confounders=("a bad batch", "a change of the learning rate"),
     )
 
 

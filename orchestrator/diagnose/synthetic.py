@@ -9,7 +9,8 @@ import numpy as np
 
 from orchestrator.nouns import Floats, Ints, Scalar, Series, Telemetry
 
-LAYERS = ("first", "second", "head")
+LAYERS = ("first.weight", "second.weight", "head.weight")
+WIDTH = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,7 @@ def simulate(world: World, rng: np.random.Generator) -> Telemetry:
         ),
         **_accuracies(world, level, at, rng),
         **_updates(world, lr, progress, rng),
+        **_layers(world, norm),
     }
     if world.max_norm is not None:
         series["clip_coefficient"] = (steps, np.minimum(1.0, world.max_norm / norm))
@@ -72,6 +74,9 @@ def simulate(world: World, rng: np.random.Generator) -> Telemetry:
         "optimizer": world.optimizer,
         "steps": n,
         "weight_layers": ",".join(LAYERS),
+        "weight_shapes": f"{WIDTH}x64,{WIDTH}x{WIDTH},10x{WIDTH}",
+        "head": LAYERS[-1],
+        "outputs": 10,
     }
     return Telemetry({name: Series(s, v) for name, (s, v) in series.items()}, header)
 
@@ -86,6 +91,21 @@ def schedule(name: str, time: Floats) -> Floats:
         "steps": 0.1 ** np.floor(3 * time),
     }
     return shapes[name]
+
+
+def _layers(world: World, norm: Floats) -> dict[str, tuple[Ints, Floats]]:
+    """Norms of weights that stay as torch draws them, of their gradients, and what they put out."""
+    sampled = np.arange(0, world.steps, 10)
+    rare = np.arange(0, world.steps, 100)
+    found = {}
+    for name, rows, part in zip(LAYERS, (WIDTH, WIDTH, 10), (0.5, 0.6, 0.6), strict=True):
+        module = name.removesuffix(".weight")
+        found[f"param_norm/{name}"] = sampled, np.full(len(sampled), np.sqrt(rows / 3))
+        found[f"grad_norm/{name}"] = sampled, part * norm[sampled]
+        found[f"activation_mean/{module}"] = rare, np.full(len(rare), 0.01)
+        found[f"activation_std/{module}"] = rare, np.full(len(rare), 0.6)
+        found[f"activation_zeros/{module}"] = rare, np.zeros(len(rare))
+    return found
 
 
 def without(telemetry: Telemetry, *prefixes: str) -> Telemetry:

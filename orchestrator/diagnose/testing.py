@@ -76,7 +76,7 @@ def _zero_start(rng: np.random.Generator) -> Telemetry:
         values[0] = np.inf
         return values
 
-    return edited(_varied()(rng), "update_ratio/head", ratios)
+    return edited(_varied()(rng), "update_ratio/head.weight", ratios)
 
 
 def _changed_data(rng: np.random.Generator) -> Telemetry:

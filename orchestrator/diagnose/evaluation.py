@@ -1,0 +1,169 @@
+"""Rules about what is optimised and how it is judged: objective, outputs, evaluation mode."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from orchestrator.diagnose.curves import (
+    LARGE_UPDATE,
+    early_update_peak,
+    first_step,
+    running_median,
+    total_steps,
+)
+from orchestrator.diagnose.layers import classes, latest
+from orchestrator.diagnose.progress import progress, share
+from orchestrator.diagnose.registry import ANYTHING, rule
+from orchestrator.nouns import Finding, Telemetry
+from orchestrator.telemetry.robust import finite
+
+CLIMBS = 3.0  # times its start, which a loss that is maximised passes soon
+CHANCE = 1.6  # times 1/C: at most that of a guess, as in row 25 of docs/diagnosis.md
+ACCURATE = 0.5
+DROPPED = 0.2  # dropout from which the train loss must lie clearly above the probe's
+LIKE_TRAIN = 0.9
+
+
+@rule(
+    needs=("train/loss|probe/loss|val/loss",),
+    tells="an objective with the wrong sign",
+    explains=(ANYTHING,),
+)
+def wrong_sign(telemetry: Telemetry) -> Finding | None:
+    """The loss climbs from the first steps on and never comes back, though updates are small.
+
+    A running median of 5 of the probe's (else validation's, else train's) loss ends at 3 times its
+    start, is highest in its last tenth, and was below its start in none of its second half; early
+    updates stay below 5e-2, beyond which the learning rate explains it (loop bugs of section 3 of
+    docs/diagnosis.md, DC flipped_sign; thresholds ours). Excluded: updates that are large, losses
+    that came down, losses that begin at or below zero (they may be likelihoods).
+    """
+    curves = [
+        finite(telemetry[n]) for n in ("probe/loss", "val/loss", "train/loss") if n in telemetry
+    ]
+    loss = next((c for c in curves if len(c) >= 5), None)
+    if loss is None or loss.values[0] <= 0 or early_update_peak(telemetry) > LARGE_UPDATE:
+        return None
+    smooth = running_median(loss.values, 5 if len(loss) >= 25 else 1)
+    first, last = float(smooth[0]), float(smooth[-1])
+    late = smooth[len(smooth) // 2 :]
+    tops = np.argmax(smooth) >= 0.9 * (len(smooth) - 1)
+    if last < CLIMBS * first or np.min(late) < first or not tops or np.min(smooth) < 0.8 * first:
+        return None
+    return Finding(
+        rule="wrong_sign",
+        severity=1.0,
+        summary="the loss climbs from {start:.3g} to {end:.3g} and never comes back",
+        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        evidence={"start": first, "end": last},
+        confounders=("a learning rate that is too high", "an adversary that is trained along"),
+    )
+
+
+@rule(
+    needs=("train/loss", "probe/accuracy|train/accuracy|val/accuracy"),
+    tells="a loss that does not fit the outputs",
+    explains=(ANYTHING,),
+)
+def loss_head_mismatch(telemetry: Telemetry) -> Finding | None:
+    """What is minimised is not what the outputs are judged by.
+
+    Either (a) outputs are probabilities that are taken for logits: the loss never gets below
+    log(1 + (C - 1) / e), where a perfect softmax stops, though half of the answers are right, and
+    the outputs are known to be probabilities (a mean of 1/C in every step, or a spread of at most
+    1); or (b) the train loss fell to a quarter while accuracy on the train set stayed at that of a
+    guess (1.6 / C; row 6 of docs/diagnosis.md; DC redundant_softmax and wrong_loss; shares ours).
+    Excluded: soft targets and label smoothing (their outputs spread further), probabilities whose
+    logarithm is taken (the loss gets below the floor).
+    """
+    course, count = progress(telemetry), classes(telemetry)
+    right = latest(telemetry, "probe/accuracy") or latest(telemetry, "train/accuracy")
+    judged = right if right is not None else latest(telemetry, "val/accuracy")
+    loss = finite(telemetry["train/loss"])
+    if course is None or count is None or judged is None or len(loss) < 10:
+        return None
+    judged = float(share(np.array([judged]))[0])
+    floor = math.log(1 + (count - 1) / math.e)
+    lowest = float(np.min(running_median(loss.values, 5)))
+    evidence: dict[str, float | str] = {"accuracy": judged, "floor": floor, "lowest": lowest}
+    if judged > ACCURATE and 0.98 * floor <= lowest and _are_probabilities(telemetry, count):
+        says = (
+            "outputs are probabilities taken for logits: the loss stops at {lowest:.3g} (floor "
+            "{floor:.3g}) with {accuracy:.0%} of the answers right"
+        )
+    elif right is not None and judged < CHANCE / count and _remains(telemetry) < 0.25:
+        evidence["remaining"] = _remains(telemetry)
+        says = (
+            "the train loss fell to {remaining:.0%} of its start while {accuracy:.0%} of the "
+            "answers on the train set are right"
+        )
+    else:
+        return None
+    return Finding(
+        rule="loss_head_mismatch",
+        severity=1.0,
+        summary=says,
+        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        evidence=evidence,
+        confounders=("soft targets on purpose", "an accuracy of something else"),
+    )
+
+
+def _are_probabilities(telemetry: Telemetry, count: int) -> bool:
+    """Whether the last module's outputs sum to 1 (their mean is 1/C), or logits spread below 1."""
+    if "logit_spread" in telemetry:
+        return float(np.max(finite(telemetry["logit_spread"]).values, initial=0.0)) <= 1.0
+    means = list(telemetry.layers("activation_mean").values())
+    if not means:
+        return False
+    return bool(np.all(np.abs(means[-1].values * count - 1) < 1e-3))
+
+
+def _remains(telemetry: Telemetry) -> float:
+    """Share of the train loss that is left; 1 if it ended as no number or began at none."""
+    loss = telemetry["train/loss"].values
+    start, end = min(loss[0], float(np.median(loss[:5]))), float(np.median(loss[-20:]))
+    return end / start if np.isfinite(end) and start > 0 else 1.0
+
+
+@rule(
+    needs=("train/loss", "probe/loss"),
+    tells="an evaluation in training mode",
+    explains=("plateau",),
+)
+def evaluation_in_training_mode(telemetry: Telemetry) -> Finding | None:
+    """With dropout, the probe's loss is no lower than the train loss: dropout was on in it as well.
+
+    At a dropout of 0.2 or more, over the last half of the evaluations, the median ratio of the
+    probe's loss to the mean train loss since the evaluation before exceeds 0.9, and does so in nine
+    of ten of them (row 5 of docs/diagnosis.md, transformers#33844; ratio ours, calibrated in the
+    zoo). Excluded: less dropout; runs that have not begun to learn, where dropout changes nothing.
+    """
+    dropout = float(telemetry.header.get("dropout") or 0.0)
+    course = progress(telemetry)
+    if course is None or not DROPPED <= dropout <= 0.8 or course.remaining > 0.7:
+        return None
+    train, probe = finite(telemetry["train/loss"]), finite(telemetry["probe/loss"])
+    edges = np.searchsorted(train.steps, probe.steps)
+    late = range(max(1, len(probe) // 2), len(probe))
+    ratios = [
+        float(probe.values[i] / np.mean(train.values[edges[i - 1] : edges[i]]))
+        for i in late
+        if edges[i] - edges[i - 1] >= 5
+    ]
+    if len(ratios) < 3 or np.quantile(ratios, 0.1) < LIKE_TRAIN - 0.1:
+        return None
+    ratio = float(np.median(ratios))
+    if ratio < LIKE_TRAIN:
+        return None
+    return Finding(
+        rule="evaluation_in_training_mode",
+        severity=0.9,
+        summary="with dropout {dropout:.2g} the probe's loss is {ratio:.0%} of the train loss: "
+        "it was evaluated in training mode",
+        steps=(int(probe.steps[late[0]]), int(probe.steps[-1])),
+        evidence={"dropout": dropout, "ratio": ratio},
+        confounders=("dropout at evaluation on purpose", "a probe that is not of the train set"),
+    )
