@@ -188,16 +188,17 @@ def head(series: NormSeries, n: int) -> NormSeries:
 
 
 def speed(seed: int, n: int) -> str:
-    """Seconds for one proposal from `n` steps with spikes."""
+    """Seconds on the clock, and of the processor, for one proposal from `n` steps with spikes."""
     rng = np.random.default_rng(seed)
     norms = np.exp(0.3 * rng.standard_normal(n))
     norms[rng.choice(n, n // 1000, replace=False)] *= 50
     loss = 3 * np.exp(-np.arange(n) / n) + 0.1 * rng.standard_normal(n)
     series = NormSeries(np.arange(n), norms, loss=loss, lr=np.full(n, 1e-3))
-    started = time.monotonic()
+    started, cpu = time.monotonic(), time.process_time()
     proposed(series, seed)
-    seconds = time.monotonic() - started
-    return f"{n:,} steps: {seconds:.2f} s  goal 5 s: {'reached' if seconds < 5 else 'MISSED'}"
+    seconds, cpu = time.monotonic() - started, time.process_time() - cpu
+    verdict = "reached" if seconds < 5 else "MISSED"
+    return f"{n:,} steps: {seconds:.2f} s, {cpu:.2f} s of processor time  goal 5 s: {verdict}"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`propose-clip conf=exp.yaml`: the pilot it runs, once; and runs that MLflow knows."""
+"""`propose-clip conf=exp.yaml` and a campaign that asks for clip, from the command line."""
 
 import json
 
@@ -24,6 +24,8 @@ def main(cfg):
     steps = np.arange(900)
     norms = np.exp(0.05 * cfg.seed + 0.25 * rng.standard_normal(900))
     norms[[300, 500, 700]] *= 40
+    if cfg.seed >= cfg.get("rises", 10_000):
+        norms *= 3
     loss = 0.3 + 2 * np.exp(-steps / 200)
     if cfg.clip is None and cfg.get("dies"):
         norms[600:] *= 1e-3
@@ -33,7 +35,9 @@ def main(cfg):
     for name, values in (("grad_norm", norms), ("train/loss", loss)):
         writer.write_logged(steps, [name] * 900, values)
     writer.close({"steps": 900})
-    return 0.3
+    cost = 1.0 if cfg.clip is None else 0.2 / cfg.clip
+    own = np.random.default_rng([cfg.seed, int(1000 * (cfg.clip or 0))])
+    return 0.3 + cost + 0.01 * own.standard_normal()
 """
 EXP = """
 train: {{call: toy_norms.main, config: {{clip: {clip}, fault: false, seed: 0}}}}
@@ -112,6 +116,26 @@ def test_a_baseline_that_does_not_clip_is_its_own_pilot(asked, tmp_path):
 def test_a_pilot_that_cannot_be_run_is_told(asked, capsys, token, words):
     assert main(asked("null", token)) == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_campaign_that_asks_for_clip_tests_predicts_adopts_and_watches_it(asked, tmp_path):
+    asked("1.0")
+    words = ["conf=exp.yaml", "hydra/launcher=basic", "ask=[clip]", "protocol=quick"]
+    words += ["+train.config.lr=0.1", "+factors.lr=lr", "+train.config.rises=200"]
+    assert main(["run", *words, "budget.rounds=2"]) == 0
+    first, second = load(tmp_path / "runs" / tmp_path.name).rounds
+    assert first.findings == ()
+    assert [h.finding for h in first.hypotheses] == ["asked"]
+    clip, control = first.plan.ablations
+    assert clip.arms[-1].name == "clip=none"
+    assert (control.name, control.factor.moves_with) == ("matched_lr", ("clip",))
+    assert [f.arm for f in first.plan.clipping] == ["baseline", *(a.name for a in clip.arms[:-1])]
+    assert first.adopted == clip.arms[1]
+    (rule,) = {f.rule for f in second.findings} - {"gradient_level_rose"}
+    assert rule == "high_clip_ratio"
+    assert [(h.factor, h.move.value) for h in second.hypotheses] == [("lr", "down")]
+    page = (tmp_path / "runs" / tmp_path.name / "report" / "r1-clip.md").read_text()
+    assert "| predicted clip ratio | realised | held |" in page
 
 
 def test_a_run_of_mlflow_is_read(monkeypatch, tmp_path, capsys):
