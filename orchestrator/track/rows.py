@@ -50,6 +50,8 @@ def of_anybody(
 ) -> ScoreTable:
     """Rows for the runs that have an arm and a seed; the others are counted in a note."""
     metric = metric or _only_metric(name, runs)
+    if metric not in (known := _metrics(runs)):
+        raise OrchestratorError(f"{name}: no run has a metric {metric!r}", nearest(metric, known))
     arms, seeds = _values(name, runs, columns.arm), _values(name, runs, columns.seed)
     words = _known(name, runs, columns.status)
     rows: list[Row] = []
@@ -97,10 +99,16 @@ def _without_retried(rows: Sequence[Row]) -> list[Row]:
 
 
 def _only_metric(name: str, runs: Sequence[Run]) -> str:
-    known = sorted({metric for run in runs for metric in run.data.metrics})
+    known = _metrics(runs)
     if len(known) != 1:
-        raise OrchestratorError(f"{name}: which metric is it?", nearest("", known))
-    return known[0]
+        raise OrchestratorError(
+            f"{name}: which metric is it?", f"name it with --metric; {nearest('', known)}"
+        )
+    return known.pop()
+
+
+def _metrics(runs: Sequence[Run]) -> set[str]:
+    return {metric for run in runs for metric in run.data.metrics}
 
 
 def _values(name: str, runs: Sequence[Run], key: str) -> dict[str, str]:
@@ -110,8 +118,8 @@ def _values(name: str, runs: Sequence[Run], key: str) -> dict[str, str]:
         entries = {f"{kind}.{k}" for run in runs for kind, k, _ in _entries(run)}
         own = [entry for entry in entries if not entry.startswith("tags.mlflow.")]
         raise OrchestratorError(
-            f"{name}: no run has a tag or a parameter {key!r} for arm and seed to be read from",
-            nearest(key, own),
+            f"{name}: no run has a tag or a parameter {key!r}",
+            f"name the arm's with --arm, the seed's with --seed; {nearest(key, own)}",
         )
     return values
 

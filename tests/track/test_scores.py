@@ -134,10 +134,15 @@ def test_wrong_names_are_told_with_those_that_are_there(store):
     logged = Logged(client, "two metrics")
     logged.run("base", 0, 0.5)
     run = logged.run("base", 1, 0.5, metric="loss")
-    assert "which metric is it?\n  -> valid: acc, loss" in told(store, "two metrics", columns=MODEL)
+    assert "which metric is it?\n  -> name it with --metric; valid: acc, loss" in told(
+        store, "two metrics", columns=MODEL
+    )
     table = scores("two metrics", metric="acc", columns=MODEL, uri=uri)
     (mistake,) = table.mistakes
     assert f"run {run} (arm base, seed 1) has no 'acc'" in mistake.problem
+    assert "no run has a metric 'ac'\n  -> did you mean 'acc'?" in told(
+        store, "two metrics", metric="ac", columns=MODEL
+    )
     logged.client.log_param(run, "model", "other")
     assert "tag and parameter 'model' differ" in told(
         store, "two metrics", metric="acc", columns=MODEL
