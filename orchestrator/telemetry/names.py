@@ -58,6 +58,12 @@ def has_split(name: str) -> bool:
     return _SPLIT_FIRST.fullmatch(name) is not None
 
 
+def is_of_module(name: str) -> bool:
+    """Whether a series is of one module of the model: what it put out, or its dead units."""
+    quantity, _, module = name.partition("/")
+    return bool(module) and (quantity.startswith("activation_") or quantity == "dead_units")
+
+
 def unit(name: str) -> str:
     """Unit of a series: "1" is dimensionless, "" unknown, for a metric of the user's.
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from orchestrator.nouns import Ints, Metric, Series, Telemetry
+from orchestrator.telemetry.names import is_of_module
 from orchestrator.track.values import is_test
 
 MOST_POINTS = 200
@@ -16,7 +18,7 @@ MOST_POINTS = 200
 ten series each took 26 s of CPU into SQLite, at 1,000 it would take minutes."""
 
 MOST_LAYERS = 24
-"""Per-layer series shown of one trial; the telemetry keeps all of them."""
+"""Series of weight layers, and series of modules, shown of one trial; the telemetry keeps all."""
 
 
 def points(
@@ -24,17 +26,18 @@ def points(
 ) -> Iterator[tuple[str, int, float]]:
     """(name, optimizer step, value) of every series to show, finite values only.
 
-    Series on the test split are left out unless `with_test`. Of per-layer series the first
-    MOST_LAYERS are kept.
+    Series on the test split are left out unless `with_test`. Of series of weight layers the first
+    MOST_LAYERS are kept, and as many of modules.
     """
     weights = {w for w in str(telemetry.header.get("weight_layers") or "").split(",") if w}
-    layers = 0
+    shown = Counter[str]()
     for name, series in telemetry.series.items():
         if is_test(name, metric) and not with_test:
             continue
-        if name.partition("/")[2] in weights:
-            layers += 1
-            if layers > MOST_LAYERS:
+        owner = "module" if is_of_module(name) else "layer"
+        if owner == "module" or name.partition("/")[2] in weights:
+            shown[owner] += 1
+            if shown[owner] > MOST_LAYERS:
                 continue
         kept = thinned(series)
         for index in kept:

@@ -57,11 +57,13 @@ def test_the_test_split_is_left_out_unless_asked_for() -> None:
 def test_a_deep_model_shows_its_first_layers_only() -> None:
     layers = [f"block.{i}" for i in range(100)]
     telemetry = Telemetry(
-        {"train/loss": series([1.0])} | {f"update_ratio/{x}": series([1e-3]) for x in layers},
+        {"train/loss": series([1.0])}
+        | {f"update_ratio/{x}": series([1e-3]) for x in layers}
+        | {f"{of}/{x}": series([0.5]) for of in ("activation_std", "dead_units") for x in layers},
         {"weight_layers": ",".join(layers)},
     )
     names = [n for n, _, _ in points(telemetry, METRIC, with_test=False)]
-    assert len(names) == 1 + MOST_LAYERS
+    assert len(names) == 1 + 2 * MOST_LAYERS
     assert names[:2] == ["train/loss", "update_ratio/block.0"]
 
 
