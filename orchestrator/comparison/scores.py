@@ -156,6 +156,8 @@ def _collected(
                 )
         except OrchestratorError as error:
             count += 1
+            if name := _text(cells[0]):
+                scores.setdefault(name, {})  # the arm is there, whatever is wrong with its run
             if count <= MOST_TOLD:
                 problem = f"{table.name}, {place}: {error.problem}"
                 mistakes.append(OrchestratorError(problem, error.remedy))

@@ -248,6 +248,12 @@ def test_a_baseline_and_a_direction_have_to_be_known():
     assert "did you mean 'max'" in mistakes(LONG, direction="mx")
 
 
+def test_an_arm_whose_runs_are_all_wrong_is_not_called_missing_as_well():
+    told = mistakes("arm,seed,value\nbase,0,nan\nwide,0,0.5\nwide,1,x\n")
+    assert told.startswith("2 mistakes")
+    assert "no arm" not in told
+
+
 def test_thousands_of_wrong_rows_are_told_in_brief():
     rows = "".join(f"wide,{s},nan\n" for s in range(5000))
     told = mistakes(LONG + rows.replace("wide,0,", "wide,x,"))
