@@ -202,11 +202,13 @@ class Protocol:
 class Monitoring:
     """How much the trials record: `level`, and what is measured on every `every`-th optimizer step.
 
-    That is layers; at NORMS, which has none, the norm itself.
+    That is layers; at NORMS, which has none, the norm itself. `histograms` are taken every so many
+    steps, at FULL.
     """
 
     level: Level = Level.DEFAULT
     every: int | None = None
+    histograms: int = 1000
 
     @property
     def interval(self) -> int:
@@ -272,6 +274,22 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Histograms:
+    """How large the elements of a layer's gradient, parameter or update were, at some steps.
+
+    `steps` [n]; `counts` [n, bins] of magnitudes in [edges[i], edges[i + 1]), the first and the
+    last bin with what is beyond; `zeros` [n] and `nonfinite` [n] are counted apart. `edges`
+    [bins + 1] are powers of two.
+    """
+
+    steps: Ints
+    edges: Floats
+    counts: Ints
+    zeros: Ints
+    nonfinite: Ints
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Telemetry:
     """All series of one trial, aligned on the optimizer step, and its header of plain facts.
 
@@ -280,12 +298,14 @@ class Telemetry:
     clipping), `clip_coefficient` (1 = not clipped), `max_norm`, and per layer
     `update_ratio/<layer>`, `param_norm/<layer>`, ... Header keys used: `optimizer`, `steps`,
     `weight_layers` (comma-separated names of weight matrices). `batches` are those of the steps up
-    to a spike of the gradient norm or to a step that was not finite.
+    to a spike of the gradient norm or to a step that was not finite. Histograms are called
+    `grad/<layer>`, `param/<layer>` and `update/<layer>`.
     """
 
     series: Mapping[str, Series]
     header: Mapping[str, Scalar] = field(default_factory=dict)
     batches: tuple[Batch, ...] = ()
+    histograms: Mapping[str, Histograms] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Series:
         return self.series[name]

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
-from orchestrator.monitor import activations, evaluation, streams
-from orchestrator.monitor.probe import Measurement
+from orchestrator.monitor import activations, evaluation, layers, streams
+from orchestrator.monitor.layers import Measurement, ZeroGradients
 from orchestrator.monitor.spikes import Spikes, write_unusual
 from orchestrator.monitor.steps import SeenStep, StepRow, columns, rescaled, see
 from orchestrator.monitor.values import Read, Value
@@ -45,6 +44,7 @@ class Buffer:
     evaluations: list[tuple[int, evaluation.Evaluation]] = field(default_factory=list)
     logged: list[tuple[int, str, Value]] = field(default_factory=list)
     spikes: Spikes = field(default_factory=Spikes)
+    zero_gradients: ZeroGradients = field(default_factory=ZeroGradients)
     facts: dict[str, Scalar] = field(default_factory=dict)
     tensors: int = 0
     flushed_at: float = field(default_factory=time.perf_counter)
@@ -58,7 +58,7 @@ class Buffer:
     def add_layers(self, step: int, measurement: Measurement) -> None:
         """Hold what was seen of the layers in a step."""
         self.layers.append((step, measurement))
-        self.tensors += 3
+        self.tensors += len(measurement.tensors())
 
     def add_outputs(self, step: int, heard: activations.Heard) -> None:
         """Hold what was heard of the modules in a step."""
@@ -75,6 +75,12 @@ class Buffer:
         self.logged.append((step, name, value))
         self.tensors += 1
 
+    def add_fact(self, name: str, layers: Sequence[str] | None) -> None:
+        """Hold names for the header, with those of it that are there; None if nothing is known."""
+        if layers is not None:
+            before = str(self.facts.get(name, ""))
+            self.facts[name] = ",".join(filter(None, (before, *layers)))
+
     def is_due(self, now: float) -> bool:
         """Whether it is time to flush, by `time.perf_counter` or by what is held."""
         return (
@@ -88,7 +94,7 @@ class Buffer:
 
         A forked child (a data loader's worker) has a copy of the rows, and does not write them.
         """
-        steps, layers, logged = self.steps, self.layers, self.logged
+        steps, sampled, logged = self.steps, self.layers, self.logged
         outputs, self.outputs = self.outputs, []
         evaluations, self.evaluations = self.evaluations, []
         self.steps, self.layers, self.logged, self.tensors = [], [], [], 0
@@ -96,14 +102,16 @@ class Buffer:
         if os.getpid() != self.process:
             return
         held: list[Value | None] = [value for row in steps for value in row.values()]
-        held += [norms for _, m in layers for norms in (m.gradients, m.parameters, m.updates)]
+        held += [tensor for _, measurement in sampled for tensor in measurement.tensors()]
         held += [tensor for _, heard in outputs for tensor in heard.tensors()]
         held += [tensor for _, evaluated in evaluations for tensor in evaluated.tensors()]
         held += [value for _, _, value in logged]
         read = Read([value for value in held if isinstance(value, Tensor)])
         self._write_steps(steps, read)
-        for names in dict.fromkeys(measurement.layers for _, measurement in layers):
-            self._write_layers([row for row in layers if row[1].layers == names], read)
+        for names in dict.fromkeys(measurement.layers for _, measurement in sampled):
+            self._write_layers([row for row in sampled if row[1].layers == names], read)
+        if (masked := self.zero_gradients.names()) is not None:
+            self.facts["masked"] = masked
         if outputs:
             steps_heard, quantities = activations.columns(outputs, read.number)
             self.writer.write_layers(steps_heard, outputs[0][1].names, quantities)
@@ -175,22 +183,16 @@ class Buffer:
                 return
 
     def _write_layers(self, rows: Sequence[tuple[int, Measurement]], read: Read) -> None:
+        names = rows[0][1].layers
         steps = np.array([step for step, _ in rows])
-        seen = [measurement for _, measurement in rows]
-        gradient = _rows(read, [m.gradients for m in seen])  # [n, layers], as the others
-        parameter = _rows(read, [m.parameters for m in seen])
-        update = _rows(read, [m.updates for m in seen])
-        untouched = np.zeros(gradient.shape, dtype=np.bool_)
-        for row, measurement in enumerate(seen):
-            untouched[row, list(measurement.untouched)] = True
-        with np.errstate(divide="ignore", invalid="ignore"):  # parameters initialised with zeros
-            ratio = update / parameter
-        columns = {
-            "grad_norm": np.ma.array(gradient, mask=untouched),
-            "param_norm": parameter,
-            "update_ratio": np.ma.array(ratio, mask=untouched),
-        }
-        self.writer.write_layers(steps, seen[0].layers, columns)
+        quantities = layers.columns([measurement for _, measurement in rows], read)
+        self.writer.write_layers(steps, names, quantities)
+        self.zero_gradients.see(steps, names, quantities["grad_norm"])
+        counted = [(step, measurement) for step, measurement in rows if measurement.histograms]
+        if counted:
+            at = np.array([step for step, _ in counted])
+            counts = layers.histogram_columns([each for _, each in counted], read)
+            self.writer.write_histograms(at, names, counts)
 
     def _write_logged(self, rows: Sequence[tuple[int, str, Value]], read: Read) -> None:
         """A `train/...` logged several times in a step is the mean: those are its micro-batches."""
@@ -213,7 +215,3 @@ def close_quietly(buffer: Buffer) -> None:
         buffer.close()
     except Exception as error:
         _log.warning("the end of the recording is lost", exc_info=error)
-
-
-def _rows(read: Read, tensors: Sequence[Tensor]) -> npt.NDArray[np.float32]:
-    return np.array([read.vector(tensor) for tensor in tensors], dtype=np.float32)

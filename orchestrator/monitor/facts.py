@@ -48,11 +48,12 @@ def header(
     `weight_layers` are the trainable matrices and convolution kernels, without embeddings: those
     move only in the rows that a batch touched; `weight_shapes` are theirs, as in `64x3x3x3`.
     `not_optimized` are trainable and in no optimizer. `head` is the last matrix, trainable or not,
-    and has `outputs` rows.
+    and has `outputs` rows. `sparse_embeddings` get sparse gradients, `embeddings` do not.
     """
     optimized = {p for o in optimizers for group in o.param_groups for p in group["params"]}
     trainable = {p: name for p, name in names.items() if p.requires_grad}
-    matrices = {p for p in names if p.ndim >= 2} - _embeddings(model)
+    tables = embeddings(model)
+    matrices = {p for p in names if p.ndim >= 2} - tables.keys()
     layers = {p: name for p, name in trainable.items() if p in matrices & optimized}
     size = sum(p.numel() for p in names)
     return {
@@ -62,6 +63,8 @@ def header(
         "weight_shapes": ",".join("x".join(map(str, p.shape)) for p in layers),
         "outputs": next((p.shape[0] for p in reversed([*names]) if p in matrices), 0),
         "head": next((names[p] for p in reversed([*names]) if p in matrices), ""),
+        "embeddings": ",".join(n for p, n in names.items() if tables.get(p) is False),
+        "sparse_embeddings": ",".join(n for p, n in names.items() if tables.get(p)),
         "not_optimized": ",".join(n for p, n in trainable.items() if p not in optimized),
         "frozen": ",".join(n for p, n in names.items() if not p.requires_grad),
         "frozen_share": 1 - sum(p.numel() for p in trainable) / size if size else 0.0,
@@ -88,11 +91,17 @@ def _largest(optimizers: Sequence[torch.optim.Optimizer], option: str) -> float:
     return max((float(v) for v in values if isinstance(v, int | float)), default=0.0)
 
 
-def _embeddings(model: nn.Module) -> set[Tensor]:
-    """Weights of embeddings, unless another module uses them too: then every row moves."""
-    tables: set[Tensor] = set()
+def embeddings(model: nn.Module) -> dict[Tensor, bool]:
+    """Weights of embeddings, and whether their gradients are sparse.
+
+    Not those that another module uses too, as an output layer: then every row moves.
+    """
+    tables: dict[Tensor, bool] = {}
     others: set[Tensor] = set()
     for module in model.modules():
-        owner = tables if isinstance(module, nn.Embedding | nn.EmbeddingBag) else others
-        owner.update(module.parameters(recurse=False))
-    return tables - others
+        for p in module.parameters(recurse=False):
+            if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+                tables[p] = tables.get(p, True) and module.sparse
+            else:
+                others.add(p)
+    return {p: is_sparse for p, is_sparse in tables.items() if p not in others}

@@ -26,7 +26,7 @@ from orchestrator.monitor.leftovers import Leftovers
 from orchestrator.monitor.probe import Probe
 from orchestrator.monitor.provenance import provenance
 from orchestrator.monitor.resuming import steps_taken
-from orchestrator.monitor.schedule import is_due
+from orchestrator.monitor.schedule import Schedule
 from orchestrator.monitor.underway import CLIPPED_SCALED, StepUnderWay, has_gradients_later
 from orchestrator.monitor.values import Value
 from orchestrator.nouns import Level, Monitoring
@@ -81,10 +81,10 @@ class Recorder:
         self.folder = folder
         self.is_open = True
         self.has_failed = False
-        self._every = monitoring.interval
         self._sees_norms = monitoring.level is not Level.OFF
-        self._sees_layers = monitoring.level in (Level.DEFAULT, Level.FULL)
-        self._probes = {id(optimizer): Probe(optimizer, names) for optimizer in optimizers}
+        self._schedule = Schedule(monitoring)
+        tables = facts.embeddings(model).keys()
+        self._probes = {id(o): Probe(o, names, tables, self._schedule) for o in optimizers}
         self._leftovers = {id(optimizer): Leftovers(optimizer) for optimizer in optimizers}
         self._is_sharded = any(hasattr(parameter, "full_tensor") for parameter in names)
         # Reading a sharded one would wait for the other ranks.
@@ -110,7 +110,7 @@ class Recorder:
         if self._sees_gradients:
             self._hooks += self._under_way.intake.count_passes(names, optimizers)
         _recorders.add(self)
-        self._evaluator = Evaluator(model, self._buffer.facts, self._sees_layers)
+        self._evaluator = Evaluator(model, self._buffer.facts, self._schedule.sees_layers)
         self._ear = None if self._is_sharded else listener(model, monitoring, self._buffer.facts)
         recordings.add(self)  # a trial's host closes it when the program is through
         if self._is_sharded:
@@ -173,9 +173,9 @@ class Recorder:
         self._begin()
         if not self._sees_gradients:
             return
-        if each is not None and self._is_sampled():
+        if each is not None:
             for probe in self._probes.values():
-                probe.see_gradients()
+                probe.see_gradients(self._step)
         scale = self._under_way.see_clip(norm, max_norm, each)
         if scale is not None:
             self._see_scaled(list(self._probes.values()), scale)
@@ -214,10 +214,10 @@ class Recorder:
         scale = self._under_way.see_scale(optimizer)
         if scale is not None:
             self._see_scaled([probe], scale)
-        if self._is_sampled():
-            probe.see_parameters()
         if not has_gradients_later(optimizer, args, kwargs):
             self._see_applied(probe)
+        if self._sees_gradients:
+            probe.see_parameters(self._step)
 
     @_guarded
     def _after_step(
@@ -226,11 +226,12 @@ class Recorder:
         probe = self._probes[id(optimizer)]
         if has_gradients_later(optimizer, args, kwargs):
             self._see_applied(probe)
-        measurement = probe.measure() if self._is_sampled() else None
+        measurement = probe.measure()
         if measurement is not None:
             self._buffer.add_layers(self._step, measurement)
         if self._sees_gradients:
             self._leftovers[id(optimizer)].look()
+            self._buffer.add_fact("detached", probe.never_had_a_gradient())
         self._under_way.intake.see_step()
         self._stepped.add(id(optimizer))
         if len(self._stepped) == len(self._probes):
@@ -242,13 +243,12 @@ class Recorder:
             return
         if self._under_way.is_clipped:
             self._under_way.see_applied(probe)
-        elif self._sees_layers or self._is_due():
+        elif self._schedule.has_norms(self._step):
             self._see_gradients(probe)
 
     def _see_gradients(self, probe: Probe) -> None:
         self._under_way.see_gradients(probe)
-        if self._is_sampled():
-            probe.see_gradients()
+        probe.see_gradients(self._step)
 
     def _see_scaled(self, probes: Sequence[Probe], scale: Tensor) -> None:
         """Gradients are clipped while they are multiplied with the loss scale."""
@@ -262,12 +262,7 @@ class Recorder:
         if self._first is None:
             optimizers = [probe.optimizer for probe in self._probes.values()]
             self._first = self._step = steps_taken(optimizers, self._first_step, self._written)
-
-    def _is_due(self) -> bool:
-        return is_due(self._step, self._first, self._every)
-
-    def _is_sampled(self) -> bool:
-        return self._sees_layers and not self._is_sharded and self._is_due()
+            self._schedule.first = self._first
 
     @_guarded
     def _end_last_step(self) -> None:

@@ -11,7 +11,8 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from orchestrator.monitor.intake import Intake
-from orchestrator.monitor.probe import HALVES, Probe
+from orchestrator.monitor.measures import HALVES
+from orchestrator.monitor.probe import Probe
 from orchestrator.monitor.steps import Gradients, StepRow
 from orchestrator.monitor.values import Value
 

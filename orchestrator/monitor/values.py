@@ -44,7 +44,7 @@ def fetch(tensors: Sequence[Tensor]) -> list[Floats]:
     for members in kinds.values():
         members.sort(key=lambda i: tensors[i].dim() > 0)
         numbers = [tensors[i] for i in members if tensors[i].dim() == 0]
-        vectors = [tensors[i] for i in members[len(numbers) :]]
+        vectors = [tensors[i].flatten() for i in members[len(numbers) :]]
         # Stacked first: `cat` takes no 0-d tensors, and a view of each would be a call of its own.
         flat = torch.cat([*([torch.stack(numbers)] if numbers else []), *vectors])
         read, start = flat.cpu().double().numpy(), 0

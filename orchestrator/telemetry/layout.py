@@ -15,6 +15,9 @@ file; `<number>` counts a generation's files. Kinds:
 - `steps`: one row per optimizer step, column `step` and one nullable column per series.
 - `layers`: one row per sampled step, column `step` and one fixed-size list per quantity, over the
   layers named in the schema's metadata.
+- `histograms`: one row per step, column `step` and one fixed-size list per kind (`grad`, `param`,
+  `update`): counts over the layers named in the schema's metadata, and of each layer over zeros,
+  HISTOGRAM_BINS magnitudes, and what is NaN or infinite.
 - `logged`: what the user logged, one row per value: `step`, `name`, `value`. Long, because its
   columns are known only at the end.
 - `batches`: the micro-batches up to an unusual step, one row each: `step`, `index` in it, `id`,
@@ -40,8 +43,14 @@ EVERY_VARIABLE = "ORCHESTRATOR_MONITOR_EVERY"
 FACTS_VARIABLE = "ORCHESTRATOR_TRIAL_FACTS"
 """Environment variable with what a campaign knows of a trial, for its header: a JSON object."""
 
-STEPS, LAYERS, LOGGED, BATCHES = "steps", "layers", "logged", "batches"
+STEPS, LAYERS, HISTOGRAMS = "steps", "layers", "histograms"
+LOGGED, BATCHES = "logged", "batches"
 LAYER_NAMES = b"layers"
+
+HISTOGRAM_LOW, HISTOGRAM_HIGH = -40, 20
+"""Histograms have a bin for each power of two, [2 ** k, 2 ** (k + 1)) for LOW <= k < HIGH, about
+1e-12 to 1e6. The first and the last hold also what is beyond."""
+HISTOGRAM_BINS = HISTOGRAM_HIGH - HISTOGRAM_LOW
 
 _FILE = re.compile(r"(\d{4,})-([a-z]+)-(\d+)\.arrow")
 

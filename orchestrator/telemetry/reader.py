@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orchestrator.errors import OrchestratorError
-from orchestrator.nouns import Batch, Floats, Ints, Scalar, Series, Telemetry
+from orchestrator.nouns import Batch, Floats, Histograms, Ints, Scalar, Series, Telemetry
 from orchestrator.telemetry import layout
 from orchestrator.telemetry.names import unit
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Piece = tuple[str, Ints, Floats]
-"""A series' name with some of its points, in the order in which they were written."""
+"""A series' name with some of its points, in the order in which they were written; of histograms
+the counts [n, HISTOGRAM_BINS + 2]."""
 
 
 def read(folder: Path) -> Telemetry:
@@ -37,15 +38,17 @@ def read(folder: Path) -> Telemetry:
             f"no telemetry in {folder}", "give the folder of a trial that called orchestrator.watch"
         )
     resumed = _resumed_at(generations)
-    recorded = _collect(generations, resumed, (layout.STEPS, layout.LAYERS))
-    logged = _collect(generations, resumed, (layout.LOGGED,))
+    recorded = _series(_collect(generations, resumed, (layout.STEPS, layout.LAYERS)))
+    logged = _series(_collect(generations, resumed, (layout.LOGGED,)))
+    counted = _collect(generations, resumed, (layout.HISTOGRAMS,))
     series = dict(recorded)
     for name, points in logged.items():
         series[f"logged/{name}" if name in recorded else name] = points
     header = _header(store)
     if "steps" not in header and "step_seconds" in recorded:
         header["steps"] = int(recorded["step_seconds"].steps[-1]) + 1
-    return Telemetry(series, header, _micro_batches(generations, resumed))
+    histograms = {name: _histograms(*points) for name, points in counted.items()}
+    return Telemetry(series, header, _micro_batches(generations, resumed), histograms)
 
 
 def read_metrics(folder: Path) -> dict[str, float]:
@@ -55,7 +58,7 @@ def read_metrics(folder: Path) -> dict[str, float]:
         return {}
     generations = _generations(store)
     logged = _collect(generations, _resumed_at(generations), (layout.LOGGED,))
-    return {name: float(series.values[-1]) for name, series in logged.items()}
+    return {name: float(values[-1]) for name, (_, values) in logged.items()}
 
 
 def steps_written(folder: Path) -> int:
@@ -112,7 +115,7 @@ def _collect(
     generations: dict[int, list[layout.StoreFile]],
     resumed: dict[int, float],
     kinds: tuple[str, ...],
-) -> dict[str, Series]:
+) -> dict[str, tuple[Ints, Floats]]:
     pieces: dict[str, list[tuple[Ints, Floats]]] = {}
     for generation in sorted(generations):
         limit = resumed[generation]
@@ -125,7 +128,7 @@ def _collect(
                 keep = steps <= limit if is_evaluation else steps < limit
                 if keep.any():
                     pieces.setdefault(name, []).append((steps[keep], values[keep]))
-    return {name: _series(name, parts) for name, parts in pieces.items()}
+    return {name: _merged(parts) for name, parts in pieces.items()}
 
 
 def _micro_batches(
@@ -141,14 +144,25 @@ def _micro_batches(
     return tuple(found[key] for key in sorted(found))
 
 
-def _series(name: str, parts: Iterable[tuple[Ints, Floats]]) -> Series:
+def _merged(parts: Iterable[tuple[Ints, Floats]]) -> tuple[Ints, Floats]:
+    """All points, by step; of several at one step the last that was written."""
     steps, values = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     if not (np.diff(steps) > 0).all():
         order = np.argsort(steps, kind="stable")
         steps, values = steps[order], values[order]
         last = np.append(np.diff(steps) > 0, True)
         steps, values = steps[last], values[last]
-    return Series(steps, values, unit(name))
+    return steps, values
+
+
+def _series(points: Mapping[str, tuple[Ints, Floats]]) -> dict[str, Series]:
+    return {name: Series(steps, values, unit(name)) for name, (steps, values) in points.items()}
+
+
+def _histograms(steps: Ints, counts: Floats) -> Histograms:
+    exponents = np.arange(layout.HISTOGRAM_LOW, layout.HISTOGRAM_HIGH + 1, dtype=np.float64)
+    whole = counts.astype(np.int64)
+    return Histograms(steps, np.exp2(exponents), whole[:, 1:-1], whole[:, 0], whole[:, -1])
 
 
 def _steps_pieces(path: Path) -> Iterator[Piece]:
@@ -172,6 +186,20 @@ def _layers_pieces(path: Path) -> Iterator[Piece]:
                 yield f"{quantity}/{layer}", steps[seen], row[seen]
 
 
+def _histograms_pieces(path: Path) -> Iterator[Piece]:
+    table = _table(path)
+    if table is not None:
+        steps = table.column("step").to_numpy()
+        layers = layout.decode_layers(table.schema.metadata)
+        for what in table.column_names[1:]:
+            flat = table.column(what).combine_chunks().flatten()
+            shape = (len(steps), len(layers), -1)
+            counts, is_recorded = (array.reshape(shape) for array in _floats(flat))
+            for i, layer in enumerate(layers):
+                seen = is_recorded[:, i, 0]
+                yield f"{what}/{layer}", steps[seen], counts[seen, i]
+
+
 def _logged_pieces(path: Path) -> Iterator[Piece]:
     table = _table(path)
     if table is not None:
@@ -188,6 +216,7 @@ def _logged_pieces(path: Path) -> Iterator[Piece]:
 _PIECES = {
     layout.STEPS: _steps_pieces,
     layout.LAYERS: _layers_pieces,
+    layout.HISTOGRAMS: _histograms_pieces,
     layout.LOGGED: _logged_pieces,
 }
 

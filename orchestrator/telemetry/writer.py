@@ -72,14 +72,13 @@ class Writer:
         self, steps: Ints, layers: Sequence[str], columns: Mapping[str, Column]
     ) -> None:
         """Append one row per sampled step: `steps` [n], each of `columns` [n, len(layers)]."""
-        import pyarrow as pa
+        self._append_layers(layout.LAYERS, steps, layers, columns)
 
-        arrays = {
-            name: pa.FixedSizeListArray.from_arrays(_array(values.reshape(-1)), len(layers))
-            for name, values in columns.items()
-        }
-        metadata = layout.encode_layers(tuple(layers))
-        self._append(layout.LAYERS, {"step": _array(steps), **arrays}, metadata)
+    def write_histograms(
+        self, steps: Ints, layers: Sequence[str], columns: Mapping[str, Ints]
+    ) -> None:
+        """Append one row per step: each of `columns` [n, len(layers), HISTOGRAM_BINS + 2]."""
+        self._append_layers(layout.HISTOGRAMS, steps, layers, columns)
 
     def write_logged(self, steps: Ints, names: Sequence[str], values: Floats) -> None:
         """Append one row per logged value: `steps` [n], `names` [n], `values` [n]."""
@@ -117,6 +116,18 @@ class Writer:
         """Amend the header and make everything safe against a dying machine."""
         self.amend(facts)
         self._sync()
+
+    def _append_layers(
+        self, kind: str, steps: Ints, layers: Sequence[str], columns: Mapping[str, Column | Ints]
+    ) -> None:
+        import pyarrow as pa
+
+        arrays = {
+            name: pa.FixedSizeListArray.from_arrays(_array(values.reshape(-1)), values[0].size)
+            for name, values in columns.items()
+        }
+        metadata = layout.encode_layers(tuple(layers))
+        self._append(kind, {"step": _array(steps), **arrays}, metadata)
 
     def _append(
         self,

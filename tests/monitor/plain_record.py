@@ -1,8 +1,10 @@
 """Small trainings, and what there is to record of one, derived slowly and plainly."""
 
+import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ PAGE = (Path(__file__).parents[2] / "docs" / "monitoring.md").read_text(encoding
 PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 
 Series = dict[str, dict[int, float]]
+Counts = dict[str, dict[int, list[int]]]
 Steps = list[list[tuple[Tensor, Tensor]]]  # per optimizer step: its micro-batches
 
 
@@ -38,8 +41,66 @@ def norm(tensors: Iterable[Tensor]) -> float:
     return torch.sqrt(sum((t.detach().double() ** 2).sum() for t in tensors)).item()
 
 
-def sampled(step: int, every: int) -> bool:
-    return step % (min(every, 2) if step < 60 else every) == 0
+def sampled(step: int, every: int, histograms: int | None = None) -> bool:
+    counted = histograms is not None and (step in (0, 100) or step % histograms == 0)
+    return counted or step % (min(every, 2) if step < 60 else every) == 0
+
+
+def cosine(first: Tensor, second: Tensor) -> float | None:
+    """None where there is no angle."""
+    lengths = norm([first]) * norm([second])
+    return (first.double() * second.double()).sum().item() / lengths if lengths else None
+
+
+def histogram(tensor: Tensor) -> list[int]:
+    """Zeros; powers of two from -40 to 19, what is beyond with the last; not finite."""
+    counts = [0] * 62
+    for value in tensor.flatten().tolist():
+        if value == 0:
+            counts[0] += 1
+        elif not math.isfinite(value):
+            counts[61] += 1
+        else:
+            counts[1 + min(max(math.floor(math.log2(abs(value))), -40), 19) + 40] += 1
+    return counts
+
+
+class Move(NamedTuple):
+    """A layer's step: its gradient, the parameter before and the update, in whole."""
+
+    gradient: Tensor
+    before: Tensor
+    update: Tensor
+
+    def touched(self) -> Tensor:
+        return torch.tensor([bool((row != 0).any()) for row in self.gradient])
+
+    def on(self, rows: Tensor) -> "Move":
+        return Move(*(tensor[rows] for tensor in self))
+
+
+def moves(name: str, now: Move, last: Move | None, is_table: bool, level: str) -> dict[str, float]:
+    """What there is to record of a layer with a gradient."""
+    found: dict[str, float | None] = {}
+    rows = now.touched() if is_table else ...
+    if is_table:
+        found["touched_rows"] = rows.sum().item() / len(rows)
+    part = now.on(rows)
+    found["grad_norm"] = norm([part.gradient])
+    found["param_norm"] = norm([part.before])
+    found["update_norm"] = norm([part.update])
+    if found["param_norm"] or found["update_norm"]:
+        found["update_ratio"] = found["update_norm"] / (found["param_norm"] or 1e-300)
+    if level == "full":
+        values = part.gradient.flatten().tolist()
+        found["grad_zeros"] = sum(v == 0 for v in values) / len(values) if values else None
+        found["grad_nonfinite"] = sum(not math.isfinite(v) for v in values)
+        if last is not None:
+            both = now.touched() & last.touched() if is_table else ...
+            one, other = now.on(both), last.on(both)
+            found["grad_cosine"] = cosine(one.gradient, other.gradient)
+            found["update_cosine"] = cosine(one.update, other.update)
+    return {f"{quantity}/{name}": v for quantity, v in found.items() if v is not None}
 
 
 def record(
@@ -50,10 +111,19 @@ def record(
     every: int,
     max_norm: float | None = None,
     loss_of: Callable[[nn.Module, Tensor, Tensor], Tensor] | None = None,
+    level: str = "default",
+    tables: Collection[str] = (),
+    histograms: int = 1000,
+    counts: Counts | None = None,
 ) -> Series:
-    """Train `model` without a monitor; series by name, each step -> value."""
+    """Train `model` without a monitor; series by name, each step -> value.
+
+    `tables` are embeddings: what counts of them is the rows whose gradient is not zero. Histograms
+    are put into `counts`.
+    """
     loss_of = loss_of or (lambda m, x, y: nn.functional.cross_entropy(m(x), y))
     series: Series = {}
+    last: dict[str, Move] = {}
 
     def put(name: str, step: int, value: float) -> None:
         series.setdefault(name, {})[step] = float(value)
@@ -83,13 +153,28 @@ def record(
         before = {name: p.detach().clone() for name, p in model.named_parameters()}
         for optimizer in optimizers:
             optimizer.step()
-        if sampled(step, every):
-            for name, p in model.named_parameters():
-                put(f"param_norm/{name}", step, norm([before[name]]))
-                if name in gradients:
-                    put(f"grad_norm/{name}", step, norm([gradients[name]]))
-                    moved = norm([p.detach() - before[name]])
-                    put(f"update_ratio/{name}", step, moved / norm([before[name]]))
+        moved = {
+            name: Move(gradients[name], before[name], p.detach() - before[name])
+            for name, p in model.named_parameters()
+            if name in gradients
+        }
+        if sampled(step, every, histograms if level == "full" else None):
+            for name in before:
+                if name in moved:
+                    found = moves(name, moved[name], last.get(name), name in tables, level)
+                    for series_name, value in found.items():
+                        put(series_name, step, value)
+                elif name not in tables:
+                    put(f"param_norm/{name}", step, norm([before[name]]))
+        if counts is not None and (step in (0, 100) or step % histograms == 0):
+            for name, value in before.items():
+                whole = {"param": value}
+                if name in moved:
+                    part = moved[name].on(moved[name].touched() if name in tables else ...)
+                    whole = dict(zip(("grad", "param", "update"), part, strict=True))
+                for what, tensor in whole.items() if name in moved or name not in tables else ():
+                    counts.setdefault(f"{what}/{name}", {})[step] = histogram(tensor)
+        last = moved
     return series
 
 

@@ -39,12 +39,14 @@ def same(telemetry: Telemetry, expected: Series, rel: float = 1e-5) -> None:
         assert found[name] == pytest.approx(points, rel=rel, abs=1e-12), name
 
 
-def check(folder, model, make, steps, *, every=10, max_norm=None, loss_of=None, rel=1e-5):
+def check(folder, model, make, steps, *, max_norm=None, loss_of=None, rel=1e-5, tables=(), **how):
     """Train a copy without a monitor; telemetry and weights must be the same."""
     twin = copy.deepcopy(model)
     optimizers, twins = make(model), make(twin)
-    expected = record(twin, twins, steps, every=every, max_norm=max_norm, loss_of=loss_of)
-    monitor = watch(model, optimizers, every=every, folder=folder)
+    how = {"every": 10, **how}
+    clipping = {"max_norm": max_norm, "loss_of": loss_of}
+    expected = record(twin, twins, steps, **clipping, tables=tables, **how)
+    monitor = watch(model, optimizers, folder=folder, **how)
     train(monitor, model, optimizers, steps, max_norm, loss_of)
     same(read(folder), expected, rel)
     for ours, theirs in zip(model.parameters(), twin.parameters(), strict=True):
@@ -155,9 +157,10 @@ def test_sparse_gradients(tmp_path):
         def forward(self, tokens: Tensor) -> Tensor:
             return self.head(self.table(tokens))
 
-    telemetry = check(
-        tmp_path, Bag(), lambda m: [torch.optim.SGD(m.parameters(), lr=0.1)], tokens(20)
-    )
+    def make(model):
+        return [torch.optim.SGD(model.parameters(), lr=0.1)]
+
+    telemetry = check(tmp_path, Bag(), make, tokens(20), tables=["table.weight"])
     assert telemetry.header["weight_layers"] == "head.weight"
 
 

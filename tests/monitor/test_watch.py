@@ -82,6 +82,8 @@ def test_the_header_says_what_is_trained(tmp_path):
         "eps": 1e-8,
         "parameters": 20 + 30 + 30 + 6 + 5,
         "weight_layers": "body.weight",
+        "embeddings": "table.weight",
+        "sparse_embeddings": "",
         "not_optimized": "lost.weight,lost.bias",
         "frozen": "old.weight,old.bias",
         "precision": "float32",
