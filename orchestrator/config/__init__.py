@@ -62,7 +62,11 @@ def read(
         workers=config.workers or os.cpu_count() or 1,
         tracking_uri=_absolute_uri(config.tracking_uri),
         skip_rules=tuple(config.skip_rules),
-        monitor=nouns.Monitoring(nouns.Level(config.monitor.level.value), config.monitor.every),
+        monitor=nouns.Monitoring(
+            nouns.Level(config.monitor.level.value),
+            config.monitor.every,
+            config.monitor.histograms,
+        ),
         ask=tuple(config.ask),
     )
 

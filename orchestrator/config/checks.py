@@ -50,10 +50,12 @@ def illegal_values(config: DictConfig) -> Iterator[OrchestratorError]:
     positive |= {f"protocol.{k}": protocol[k] for k in ("max_ablations", "max_hypotheses")}
     if config.workers is not None:
         positive["workers"] = config.workers
-    if config.monitor.every is not None and config.monitor.every < 1:
-        yield OrchestratorError(
-            f"monitor.every={config.monitor.every}.", "give a number of optimizer steps, 1 or more"
-        )
+    for key in ("every", "histograms"):
+        steps = config.monitor[key]
+        if steps is not None and steps < 1:
+            yield OrchestratorError(
+                f"monitor.{key}={steps}.", "give a number of optimizer steps, 1 or more"
+            )
     for key, value in positive.items():
         if value <= 0:
             yield OrchestratorError(f"{key}={value}: nothing could be run.", f"set {key} above 0")

@@ -81,6 +81,7 @@ class MonitorConfig:
 
     level: Level = MISSING
     every: int | None = MISSING
+    histograms: int = MISSING
 
 
 @dataclass

@@ -209,6 +209,7 @@ def _job(campaign: Campaign, trial: Trial) -> Job:
         limit_seconds=limit if is_ours else None,
         level=campaign.monitor.level.value,
         every=campaign.monitor.every,
+        histograms=campaign.monitor.histograms,
     )
 
 

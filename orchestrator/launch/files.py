@@ -20,7 +20,7 @@ class Job:
     """What a trial's process is told, frozen in its folder before it is launched.
 
     `workers` trials share the machine's cores; `limit_seconds` is None where the launcher itself
-    ends a trial that takes too long; `level` and `every` say how much it records.
+    ends a trial that takes too long; `level`, `every` and `histograms` say how much it records.
     """
 
     trial: Trial
@@ -30,6 +30,7 @@ class Job:
     limit_seconds: float | None
     level: str
     every: int | None
+    histograms: int
 
 
 class TrialFiles:

@@ -23,6 +23,7 @@ from orchestrator.telemetry.layout import (
     EVERY_VARIABLE,
     FACTS_VARIABLE,
     FOLDER_VARIABLE,
+    HISTOGRAMS_VARIABLE,
     LEVEL_VARIABLE,
 )
 
@@ -36,6 +37,7 @@ def surroundings(job: Job, folder: Path) -> Iterator[None]:
         os.environ.pop(EVERY_VARIABLE, None)
         if job.every is not None:
             os.environ[EVERY_VARIABLE] = str(job.every)
+        os.environ[HISTOGRAMS_VARIABLE] = str(job.histograms)
         os.environ[FACTS_VARIABLE] = json.dumps(_facts(job))
         seed(job.trial.seed, threads=max(1, cores() // job.workers))
         yield

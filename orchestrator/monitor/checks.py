@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from orchestrator.errors import OrchestratorError, collect, nearest
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.nouns import Level, Monitoring
-from orchestrator.telemetry.layout import EVERY_VARIABLE, LEVEL_VARIABLE
+from orchestrator.telemetry.layout import EVERY_VARIABLE, HISTOGRAMS_VARIABLE, LEVEL_VARIABLE
 
 
 def model_and_optimizers(
@@ -69,27 +69,32 @@ def _optimizer_mistakes(
 
 
 def monitoring(
-    level: str | None, every: int | str | None, environment: Mapping[str, str]
+    level: str | None, every: int | None, histograms: int | None, environment: Mapping[str, str]
 ) -> Monitoring:
     """How much to record: what is given, else what the campaign says in the environment."""
     if level is None:
         level = environment.get(LEVEL_VARIABLE, Monitoring().level.value)
-    if every is None:
-        every = environment.get(EVERY_VARIABLE)
-        every = int(every) if isinstance(every, str) and every.isdecimal() else every
+    intervals = {"every": every, "histograms": histograms}
+    variables = {"every": EVERY_VARIABLE, "histograms": HISTOGRAMS_VARIABLE}
+    told = {n: _number(environment[v]) for n, v in variables.items() if v in environment}
+    chosen = told | {name: steps for name, steps in intervals.items() if steps is not None}
     levels = [each.value for each in Level]
     mistakes = []
     if level not in levels:
         mistakes.append(OrchestratorError(f"watch: level={level!r}", nearest(str(level), levels)))
-    is_number = isinstance(every, Integral) and not isinstance(every, bool)
-    if every is not None and not (is_number and int(every) > 0):
-        mistakes.append(
-            OrchestratorError(
-                f"watch: every={every!r}", "give a number of optimizer steps, 1 or more"
+    for name, steps in chosen.items():
+        if isinstance(steps, bool) or not isinstance(steps, Integral) or steps < 1:
+            mistakes.append(
+                OrchestratorError(
+                    f"watch: {name}={steps!r}", "give a number of optimizer steps, 1 or more"
+                )
             )
-        )
     collect(mistakes)
-    return Monitoring(Level(level), None if every is None else int(every))
+    return Monitoring(Level(level), **{name: int(steps) for name, steps in chosen.items()})
+
+
+def _number(text: str) -> int | str:
+    return int(text) if text.isdecimal() else text
 
 
 def first_step(value: int | None) -> None:

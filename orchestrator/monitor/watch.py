@@ -30,6 +30,7 @@ def watch(
     *,
     level: str | None = None,
     every: int | None = None,
+    histograms: int | None = None,
     first_step: int | None = None,
     scaler: GradScaler | None = None,
     folder: Path | None = None,
@@ -37,18 +38,18 @@ def watch(
     """The monitor of a training; it records if this is a trial of a campaign, or `folder` is given.
 
     `level` is how much it records, off, norms, default or full; `every` is how many optimizer steps
-    lie between two measurements of each layer. Left out, they are what the campaign says in
-    `monitor: {level, every}`. `first_step` is the number of steps that a resumed training has made,
-    if its optimizer does not count them (SGD does not, Adam does); left out, SGD with momentum goes
-    on where the telemetry ends. Given the `scaler` of a
-    mixed-precision training, its scale and the steps that it skips are recorded, and norms are
-    always those of unscaled gradients. Telemetry is written to `telemetry/` in `folder`, which is
-    the trial's in a campaign. The training itself is never changed: same weights bit for bit, no
-    random number drawn, no error of ours raised into it (recording ends with one warning instead).
-    Of a distributed training, rank 0 records.
+    lie between two measurements of each layer, `histograms` between two histograms, if full. Left
+    out, they are what the campaign says in `monitor: {level, every, histograms}`. `first_step` is
+    the number of steps that a resumed training has made, if its optimizer does not count them (SGD
+    does not, Adam does); left out, SGD with momentum goes on where the telemetry ends. Given the
+    `scaler` of a mixed-precision training, its scale and the steps that it skips are recorded, and
+    norms are always those of unscaled gradients. Telemetry is written to `telemetry/` in `folder`,
+    which is the trial's in a campaign. The training itself is never changed: same weights bit for
+    bit, no random number drawn, no error of ours raised into it (recording ends with one warning
+    instead). Of a distributed training, rank 0 records.
     """
     optimizers = checks.model_and_optimizers(model, optimizer)
-    wanted = checks.monitoring(level, every, os.environ)
+    wanted = checks.monitoring(level, every, histograms, os.environ)
     checks.first_step(first_step)
     checks.grad_scaler(scaler)
     trial = folder or os.environ.get(FOLDER_VARIABLE)

@@ -14,6 +14,7 @@ JOB = Job(
     limit_seconds=1.5,
     level="norms",
     every=50,
+    histograms=500,
 )
 
 

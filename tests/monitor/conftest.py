@@ -7,7 +7,8 @@ from orchestrator.monitor import activations
 @pytest.fixture(autouse=True)
 def _alone(monkeypatch):
     """No campaign around the test, one thread, one stream of random numbers."""
-    for name in ("TRIAL_FOLDER", "TRIAL_FACTS", "MONITOR_LEVEL", "MONITOR_EVERY"):
+    trial = ("TRIAL_FOLDER", "TRIAL_FACTS")
+    for name in (*trial, "MONITOR_LEVEL", "MONITOR_EVERY", "MONITOR_HISTOGRAMS"):
         monkeypatch.delenv(f"ORCHESTRATOR_{name}", raising=False)
     monkeypatch.delenv("RANK", raising=False)
     threads = torch.get_num_threads()

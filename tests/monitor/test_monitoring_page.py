@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from plain_record import PAGE, PROGRAMS, batches, mlp
+from plain_record import PAGE, PROGRAMS, batches, fit, mlp, start
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
@@ -39,7 +39,12 @@ def test_its_programs_run(tmp_path, monkeypatch, program):
         "loss": functional.cross_entropy(model(loader[0][0]), loader[0][1]),
         "evaluate": lambda _: 0.5,
     }
-    if "watch" not in program:
+    if "read(folder)" in program:
+        names["folder"] = tmp_path / "full"
+        _, _, names["monitor"] = recorded = start(names["folder"], level="full")
+        fit(*recorded[:2], batches(3))
+        names["monitor"].close()
+    elif "watch" not in program:
         names["monitor"] = orchestrator.watch(model, optimizer)
     exec(program, names)
     names["monitor"].close()
@@ -60,7 +65,7 @@ def test_its_table_has_every_name(tmp_path):
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     scaler = torch.amp.GradScaler("cpu")
-    monitor = orchestrator.watch(model, optimizer, scaler=scaler, folder=tmp_path)
+    monitor = orchestrator.watch(model, optimizer, level="full", scaler=scaler, folder=tmp_path)
     for ((x, y),) in batches(3):
         optimizer.zero_grad()
         with torch.autocast("cpu"):
