@@ -24,6 +24,7 @@ CHANCE = 1.6  # times 1/C: at most that of a guess, as in row 25 of docs/diagnos
 ACCURATE = 0.5
 DROPPED = 0.2  # dropout from which the train loss must lie clearly above the probe's
 LIKE_TRAIN = 0.9
+DIFFERS = 1e-3
 
 
 @rule(
@@ -72,9 +73,10 @@ def loss_head_mismatch(telemetry: Telemetry) -> Finding | None:
 
     Either (a) outputs are probabilities that are taken for logits: the loss never gets below
     log(1 + (C - 1) / e), where a perfect softmax stops, though half of the answers are right, and
-    the outputs are known to be probabilities (a mean of 1/C in every step, or a spread of at most
-    1); or (b) the train loss fell to a quarter while accuracy on the train set stayed at that of a
-    guess (1.6 / C; row 6 of docs/diagnosis.md; DC redundant_softmax and wrong_loss; shares ours).
+    the outputs are known to be probabilities (so seen on the probe; without one, a mean of 1/C in
+    every step); or (b) the train loss fell to a quarter while accuracy on the train set stayed at
+    that of a guess (1.6 / C; row 6 of docs/diagnosis.md; DC redundant_softmax and wrong_loss;
+    shares ours).
     Excluded: soft targets and label smoothing (their outputs spread further), probabilities whose
     logarithm is taken (the loss gets below the floor).
     """
@@ -112,9 +114,9 @@ def loss_head_mismatch(telemetry: Telemetry) -> Finding | None:
 
 
 def _are_probabilities(telemetry: Telemetry, count: int) -> bool:
-    """Whether the last module's outputs sum to 1 (their mean is 1/C), or logits spread below 1."""
-    if "logit_spread" in telemetry:
-        return float(np.max(finite(telemetry["logit_spread"]).values, initial=0.0)) <= 1.0
+    """Whether outputs are above 0 and sum to 1: seen on the probe, else by their mean, 1/C."""
+    if "outputs_are_probabilities" in telemetry.header:
+        return bool(telemetry.header["outputs_are_probabilities"])
     means = list(telemetry.layers("activation_mean").values())
     if not means:
         return False
@@ -126,6 +128,33 @@ def _remains(telemetry: Telemetry) -> float:
     loss = telemetry["train/loss"].values
     start, end = min(loss[0], float(np.median(loss[:5]))), float(np.median(loss[-20:]))
     return end / start if np.isfinite(end) and start > 0 else 1.0
+
+
+@rule(
+    needs=("eval_inconsistency",),
+    tells="an evaluation that draws random numbers",
+    explains=("plateau", "evaluation_in_training_mode"),
+    exact=True,
+    extra=True,
+)
+def evaluation_inconsistent(telemetry: Telemetry) -> Finding | None:
+    """Two passes over one batch in evaluation mode differ.
+
+    By more than 1e-3 of the largest output, on the probe set (row 5 of docs/diagnosis.md: any
+    beyond 1e-4, relative 1e-3 for kernels that are not deterministic). Excluded: rounding.
+    """
+    gap = float(np.max(finite(telemetry["eval_inconsistency"]).values, initial=0.0))
+    if gap <= DIFFERS:
+        return None
+    return Finding(
+        rule="evaluation_inconsistent",
+        severity=0.9,
+        summary="two passes over one batch in evaluation mode differ by {gap:.1%} of the largest "
+        "output",
+        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        evidence={"gap": gap},
+        confounders=("sampling at evaluation on purpose",),
+    )
 
 
 @rule(

@@ -15,6 +15,8 @@ REMEDIES = {
     "wrong_sign": "minimise the loss: look for a minus sign, or maximize=True in the optimizer",
     "loss_head_mismatch": "give cross_entropy the logits: no softmax before it, and class indices "
     "as its targets",
+    "evaluation_inconsistent": "give functional dropout training=self.training, and sample nothing "
+    "in evaluation mode",
     "evaluation_in_training_mode": "call model.eval() before evaluating and model.train() after",
     "input_scale": "standardise the inputs with the train set's mean and standard deviation",
     "validation_shift": "evaluate train data through the validation path and compare; preprocess "

@@ -388,6 +388,12 @@ MORE_FAULTS = (
     _row("optimizer of another model", "handling", WATCH, loses_optimizer=True),
     _row("first layer not in the optimizer", "handling", "not_optimized", optimized=without_first),
     _row(
+        "dropout that ignores eval mode",
+        "handling",
+        "evaluation_inconsistent",
+        model=models.Careless,
+    ),
+    _row(
         "clipped before unscaling",
         "handling",
         "high_clip_ratio",

@@ -102,7 +102,11 @@ def train(setup: Setup, seed: int, folder: Path) -> None:
     for group in optimizer.param_groups:
         group["initial_lr"] = group["lr"]
         group["lr"] *= schedule(0.0)
-    monitor = orchestrator.watch(model, optimizer, folder=folder)
+    monitor = orchestrator.watch(model, optimizer, folder=folder, level="full")
+    if setup.evaluates_in_eval_mode:  # the initialisation shows
+        monitor.probe(
+            data.train[0][:PROBE], data.train[1][:PROBE], loss=setup.evaluated or setup.criterion
+        )
     step = 0
     for _ in range(setup.epochs):
         for batches in _epoch(setup, data, rng):
@@ -147,27 +151,41 @@ def _entropy(labels: Tensor) -> float:
     return float(torch.special.entr(shares).sum()) / float(np.log(CLASSES))
 
 
-@torch.no_grad()
 def _evaluate(monitor: orchestrator.Monitor, setup: Setup, model: nn.Module, data: Data) -> None:
     """What a user would log: losses and accuracies on a train probe and on validation."""
-    if setup.evaluates_in_eval_mode:
-        model.eval()
     criterion = setup.evaluated or setup.criterion
     every = 1 if setup.shuffles else 3  # the beginning of a sorted train set has few classes
-    probe = data.train[0][::every][:PROBE], data.train[1][::every][:PROBE]
-    val = setup.view(data.val[0]) if setup.view else data.val[0], data.val[1]
-    for split, (images, truth) in {"probe": probe, "val": val}.items():
-        outputs = model(images)
-        right = (outputs.argmax(1) == truth).float()
-        losses = {"loss": criterion(outputs, truth), "accuracy": right.mean()}
-        monitor.log(**{f"{split}/{name}": value for name, value in losses.items()})
+    images, labels = data.train[0][::every][:PROBE], data.train[1][::every][:PROBE]
+    if setup.evaluates_in_eval_mode:
+        monitor.probe(images, labels, loss=criterion)
+        model.eval()
+    else:
+        _score(monitor, "probe", model, criterion, images, labels)
+    images, labels = setup.view(data.val[0]) if setup.view else data.val[0], data.val[1]
+    right = _score(monitor, "val", model, criterion, images, labels)
+    model.train()
     monitor.log(**{"val/duplicates": data.duplicates})
     counts = torch.bincount(data.train[1], minlength=CLASSES)
-    rare = [k for k in truth.unique().tolist() if 10 * counts[k] < counts.max()]
+    rare = [k for k in labels.unique().tolist() if 10 * counts[k] < counts.max()]
     if rare:
-        recalls = torch.stack([right[truth == k].mean() for k in rare])
+        recalls = torch.stack([right[labels == k].mean() for k in rare])
         monitor.log(**{"val/recall_rare": recalls.mean()})
-    for module in model.modules():
-        if isinstance(module, models.Attention):
-            monitor.log(**{"probe/attention_entropy": module.entropy})
-    model.train()
+    for layer in models.attention_of(model):
+        monitor.log(**{"probe/attention_entropy": layer.entropy})
+
+
+@torch.no_grad()
+def _score(
+    monitor: orchestrator.Monitor,
+    split: str,
+    model: nn.Module,
+    criterion: Callable[..., Tensor],
+    images: Tensor,
+    labels: Tensor,
+) -> Tensor:
+    """Log loss and accuracy of a split; which answers are right [n]."""
+    outputs = model(images)
+    right = (outputs.argmax(1) == labels).float()
+    scores = {"loss": criterion(outputs, labels), "accuracy": right.mean()}
+    monitor.log(**{f"{split}/{name}": value for name, value in scores.items()})
+    return right
