@@ -75,7 +75,7 @@ def input_scale(telemetry: Telemetry) -> Finding | None:
 def validation_shift(telemetry: Telemetry) -> Finding | None:
     """Validation lags far behind from the first evaluations on, before anything was memorised.
 
-    In both of the first 2 evaluations at which the train probe's accuracy is 0.2 above a guess and
+    In both of the first 2 evaluations at which the train probe's accuracy is 0.3 above a guess and
     its loss still above a tenth of the start: accuracy 0.3 below the probe's, and a loss that is
     1.2 times as high, in one of them twice (row 23 of docs/diagnosis.md, zoo; loss ratios ours).
     Excluded: gaps that open later (`overfitting`); small sets learned by heart before the second
@@ -89,7 +89,7 @@ def validation_shift(telemetry: Telemetry) -> Finding | None:
         return None
     probe, val, right, val_right = (c.values[np.searchsorted(c.steps, steps)] for c in curves)
     right, val_right = share(right), share(val_right)
-    begun = np.flatnonzero((right > 1 / (count or 2) + 0.2) & (probe > 0.1 * course.start))[:2]
+    begun = np.flatnonzero((right > 1 / (count or 2) + APART) & (probe > 0.1 * course.start))[:2]
     n = len(right)
     if len(begun) < 2 or begun[-1] >= max(2, n // 2):
         return None
