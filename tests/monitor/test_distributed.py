@@ -1,7 +1,6 @@
 """Two processes that train together (gloo): one records, and what it records is both's."""
 
 import contextlib
-import copy
 import json
 import multiprocessing
 
@@ -13,8 +12,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 from orchestrator import watch
 from orchestrator.telemetry import read
-
-pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*")  # Python 3.12
 
 STEPS, LIMIT = 24, 0.3
 LEVEL = "full"  # on the one rank that records: a collective call of ours would wait for the other
@@ -31,6 +28,9 @@ class Experts(nn.Module):
     def forward(self, x):
         self.calls += 1
         return self.experts[self.calls // 3 % 2](x)
+
+
+TRAININGS = {"plain": (mlp, 1), "accumulated": (mlp, 3), "unused": (Experts, 1)}  # micro-batches
 
 
 def fit(model, folder, steps, *, micro=1):
@@ -57,11 +57,13 @@ def halves(steps, rank):
     return [[(x.chunk(2)[rank], y.chunk(2)[rank]) for x, y in step] for step in steps]
 
 
-def work(rank, folder, models):
+def work(rank, folder):
     """One of the two processes: each model is trained, its norms and weights are left in files."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", f"file://{folder}/meet", rank=rank, world_size=2)
-    for name, (model, micro) in models.items():
+    for name, (make, micro) in TRAININGS.items():
+        torch.manual_seed(0)
+        model = make()
         wrapped = DistributedDataParallel(model, find_unused_parameters=name == "unused")
         norms = fit(wrapped, folder / name, halves(batches(STEPS, micro), rank), micro=micro)
         weights = [p.tolist() for p in model.parameters()]
@@ -71,34 +73,34 @@ def work(rank, folder, models):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """The folder of the two, and the models as they were before."""
+    """The folder of the two."""
     folder = tmp_path_factory.mktemp("two")
-    torch.manual_seed(0)
-    models = {"plain": (mlp(), 1), "accumulated": (mlp(), 3), "unused": (Experts(), 1)}
-    context = multiprocessing.get_context("fork")
-    before = copy.deepcopy(models)
-    two = [context.Process(target=work, args=(rank, folder, models)) for rank in range(2)]
+    # A server of forks has no threads, whatever tests ran in this process before.
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch", "orchestrator.monitor"])
+    two = [context.Process(target=work, args=(rank, folder)) for rank in range(2)]
     for process in two:
         process.start()
     for process in two:
-        process.join(60)
+        process.join(120)
         process.kill()
+        process.join()
     assert [process.exitcode for process in two] == [0, 0]
-    return folder, before
+    return folder
 
 
-@pytest.mark.parametrize("name", ["plain", "accumulated", "unused"])
+@pytest.mark.parametrize("name", TRAININGS)
 def test_one_of_two_processes_records_what_both_do(tmp_path, trained, name):
-    folder, before = trained
-    (ours, theirs) = (json.loads((folder / f"{name}-{rank}.json").read_text()) for rank in (0, 1))
+    (ours, theirs) = (json.loads((trained / f"{name}-{rank}.json").read_text()) for rank in (0, 1))
     assert ours == theirs
-    telemetry = read(folder / name)
+    telemetry = read(trained / name)
     assert telemetry["grad_norm"].values == pytest.approx(ours[0])
     assert telemetry.header["world_size"] == 2
-    assert {path.name[:4] for path in (folder / name / "telemetry").glob("*.arrow")} == {"0001"}
+    assert {path.name[:4] for path in (trained / name / "telemetry").glob("*.arrow")} == {"0001"}
 
-    model, micro = before[name]
-    fit(model, tmp_path, batches(STEPS, micro), micro=micro)
+    make, micro = TRAININGS[name]
+    torch.manual_seed(0)
+    fit(make(), tmp_path, batches(STEPS, micro), micro=micro)
     alone = read(tmp_path)
     assert telemetry.series.keys() == alone.series.keys()
     for series in telemetry.series.keys() - {"step_seconds", "train/loss"}:  # its half's loss
