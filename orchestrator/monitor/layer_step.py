@@ -9,9 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from orchestrator.monitor.layers import Numbers
+from orchestrator.monitor.layers import NO_LAYER, Numbers
 from orchestrator.monitor.measures import cosine, histogram, norms
 from orchestrator.monitor.schedule import Sample
+from orchestrator.monitor.steps import Gradients
 
 
 class Copy(NamedTuple):
@@ -52,13 +53,21 @@ class LayerStep:
             flat = torch.stack([v.to(device, torch.float32) for v in values.values()])
             self.quantities[name] = Numbers(self._at(values), flat)
 
+    def take_norms(self, gradients: Gradients, index: Mapping[str, int]) -> None:
+        """Use norms that were computed for another purpose; `index` of each layer by name.
+
+        Of a table too: the rows that are not touched add nothing.
+        """
+        at = tuple(index.get(name, NO_LAYER) for name in gradients.names)
+        self.quantities["grad_norm"] = Numbers(at, gradients.norms)
+
     def look_at(self, what: str, tensors: Mapping[Tensor, Tensor]) -> None:
         """Measure the gradients, the parameters or the updates, of tables the touched rows."""
         if not tensors:
             return
         parts = list(tensors.values())
         touched = {i: self.rows[p].touched for i, p in enumerate(tensors) if p in self.rows}
-        if self.sample.measures:
+        if self.sample.measures and f"{what}_norm" not in self.quantities:
             self.quantities[f"{what}_norm"] = Numbers(self._at(tensors), norms(parts, touched))
         if self.sample.histograms:
             counts = [histogram(part, touched.get(i)) for i, part in enumerate(parts)]

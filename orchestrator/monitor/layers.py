@@ -23,8 +23,14 @@ _UNDEFINED = ("grad_zeros", "grad_cosine", "update_cosine")
 Grid = np.ma.MaskedArray[tuple[int, ...], np.dtype[Any]]
 
 
+NO_LAYER = -1
+
+
 class Numbers(NamedTuple):
-    """A quantity of some of the layers, given by index: `values` [n], of histograms [n, bins]."""
+    """A quantity of some of the layers, given by index: `values` [n], of histograms [n, bins].
+
+    A value with the index `NO_LAYER` is of something else.
+    """
 
     layers: tuple[int, ...]
     values: Tensor
@@ -106,7 +112,8 @@ def _grids(
         grid = np.ma.array(values, mask=np.ones(values.shape, dtype=np.bool_))
         for i, row in enumerate(rows):
             if name in row:
-                at = list(row[name].layers)
-                grid[i, at] = np.array(read.vector(row[name].values)).reshape(len(at), *shape)
+                at = np.array(row[name].layers)
+                found = read.vector(row[name].values).reshape(len(at), *shape)
+                grid[i, at[at != NO_LAYER]] = found[at != NO_LAYER]
         grids[name] = grid
     return grids

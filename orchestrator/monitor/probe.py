@@ -9,7 +9,14 @@ from torch import Tensor
 
 from orchestrator.monitor.layer_step import Copy, LayerStep, Rows
 from orchestrator.monitor.layers import Measurement
-from orchestrator.monitor.measures import nonfinite, norms, row_norms, summed_rows, zero_share
+from orchestrator.monitor.measures import (
+    HALVES,
+    nonfinite,
+    norms,
+    row_norms,
+    summed_rows,
+    zero_share,
+)
 from orchestrator.monitor.schedule import Schedule
 from orchestrator.monitor.steps import Gradients
 
@@ -57,8 +64,11 @@ class Probe:
             names = tuple(self._names.get(p, "") for p in parameters if p.grad is not None)
         return Gradients(names, norms(gradients)) if gradients else None
 
-    def see_gradients(self, number: int) -> None:
-        """Measure the layers' gradients as they are now, if step `number` is one to look at."""
+    def see_gradients(self, number: int, known: Gradients | None) -> None:
+        """Measure the layers' gradients as they are now, if step `number` is one to look at.
+
+        `known` are norms of theirs and of other gradients, if somebody has computed them.
+        """
         sample = self._schedule.at(number)
         if not sample.is_wanted:
             return
@@ -72,6 +82,8 @@ class Probe:
             if gradient.is_sparse or p in self._embeddings:
                 now.rows[p] = Rows(numbers, row_norms(gradients[p]) != 0)
         now.moved = tuple(gradients)
+        if known is not None and known.norms.dtype not in HALVES:
+            now.take_norms(known, {name: i for i, name in enumerate(layers.values())})
         now.look_at("grad", gradients)
         if sample.measures:
             now.put("touched_rows", {p: _share(row.touched, p) for p, row in now.rows.items()})

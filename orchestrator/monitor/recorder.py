@@ -175,7 +175,7 @@ class Recorder:
             return
         if each is not None:
             for probe in self._probes.values():
-                probe.see_gradients(self._step)
+                probe.see_gradients(self._step, self._under_way.by_name(each))
         scale = self._under_way.see_clip(norm, max_norm, each)
         if scale is not None:
             self._see_scaled(list(self._probes.values()), scale)
@@ -247,8 +247,7 @@ class Recorder:
             self._see_gradients(probe)
 
     def _see_gradients(self, probe: Probe) -> None:
-        self._under_way.see_gradients(probe)
-        probe.see_gradients(self._step)
+        probe.see_gradients(self._step, self._under_way.see_gradients(probe))
 
     def _see_scaled(self, probes: Sequence[Probe], scale: Tensor) -> None:
         """Gradients are clipped while they are multiplied with the loss scale."""

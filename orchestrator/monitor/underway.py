@@ -65,7 +65,7 @@ class StepUnderWay:
 
         `each` [n] are the norms of the model's single gradients, where they are known.
         """
-        named = None if each is None else self._by_name(each)
+        named = None if each is None else self.by_name(each)
         gradients = (named,) if named else tuple(self._gradients.values())
         # In half precision the total is torch's to the bit, and not the sum of rounded norms.
         is_exact = named is not None and named.norms.dtype not in HALVES
@@ -77,11 +77,12 @@ class StepUnderWay:
         self._scale = self.intake.scale()
         return self._scale
 
-    def see_gradients(self, probe: Probe) -> None:
-        """Keep the norms of the gradients that an optimizer applies."""
+    def see_gradients(self, probe: Probe) -> Gradients | None:
+        """Keep the norms of the gradients that an optimizer applies, and return them."""
         gradients = probe.gradient_norms()
         if gradients is not None:
             self._gradients[id(probe)] = gradients
+        return gradients
 
     def see_applied(self, probe: Probe) -> None:
         """Keep the norms of gradients after clipping, in the first few steps only."""
@@ -131,7 +132,8 @@ class StepUnderWay:
         self._applied.clear()
         return row
 
-    def _by_name(self, each: Tensor) -> Gradients | None:
+    def by_name(self, each: Tensor) -> Gradients | None:
+        """Norms [n] of the model's gradients, if it is known which is which's."""
         names, count = self._all_names, each.numel()
         if count != len(names):  # a layer without a gradient, or a new one
             names = tuple(name for p, name in self._names.items() if p.grad is not None)

@@ -123,7 +123,9 @@ class Writer:
         import pyarrow as pa
 
         arrays = {
-            name: pa.FixedSizeListArray.from_arrays(_array(values.reshape(-1)), values[0].size)
+            name: pa.FixedSizeListArray.from_arrays(
+                _array(values.reshape(-1)), int(np.prod(values.shape[1:]))
+            )
             for name, values in columns.items()
         }
         metadata = layout.encode_layers(tuple(layers))
