@@ -71,12 +71,13 @@ class Move(NamedTuple):
     gradient: Tensor
     before: Tensor
     update: Tensor
+    is_sparse: bool
 
     def touched(self) -> Tensor:
         return torch.tensor([bool((row != 0).any()) for row in self.gradient])
 
     def on(self, rows: Tensor) -> "Move":
-        return Move(*(tensor[rows] for tensor in self))
+        return Move(*(tensor[rows] for tensor in self[:3]), self.is_sparse)
 
 
 def moves(name: str, now: Move, last: Move | None, is_table: bool, level: str) -> dict[str, float]:
@@ -95,7 +96,7 @@ def moves(name: str, now: Move, last: Move | None, is_table: bool, level: str) -
         values = part.gradient.flatten().tolist()
         found["grad_zeros"] = sum(v == 0 for v in values) / len(values) if values else None
         found["grad_nonfinite"] = sum(not math.isfinite(v) for v in values)
-        if last is not None:
+        if last is not None and not now.is_sparse:
             both = now.touched() & last.touched() if is_table else ...
             one, other = now.on(both), last.on(both)
             found["grad_cosine"] = cosine(one.gradient, other.gradient)
@@ -154,7 +155,7 @@ def record(
         for optimizer in optimizers:
             optimizer.step()
         moved = {
-            name: Move(gradients[name], before[name], p.detach() - before[name])
+            name: Move(gradients[name], before[name], p.detach() - before[name], p.grad.is_sparse)
             for name, p in model.named_parameters()
             if name in gradients
         }
@@ -171,7 +172,7 @@ def record(
                 whole = {"param": value}
                 if name in moved:
                     part = moved[name].on(moved[name].touched() if name in tables else ...)
-                    whole = dict(zip(("grad", "param", "update"), part, strict=True))
+                    whole = dict(zip(("grad", "param", "update"), part[:3], strict=True))
                 for what, tensor in whole.items() if name in moved or name not in tables else ():
                     counts.setdefault(f"{what}/{name}", {})[step] = histogram(tensor)
         last = moved

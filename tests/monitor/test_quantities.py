@@ -36,7 +36,8 @@ def same(telemetry: Telemetry, expected: Series, rel: float = 1e-5) -> None:
     }
     assert found.keys() == expected.keys()
     for name, points in expected.items():
-        assert found[name] == pytest.approx(points, rel=rel, abs=1e-12), name
+        near = 1e-6 if "_cosine/" in name else 1e-12  # of vectors that may cancel to nothing
+        assert found[name] == pytest.approx(points, rel=rel, abs=near), name
 
 
 def check(folder, model, make, steps, *, max_norm=None, loss_of=None, rel=1e-5, tables=(), **how):

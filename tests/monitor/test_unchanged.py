@@ -94,6 +94,50 @@ def test_nothing_waits_for_the_device_between_flushes(tmp_path):
     assert len(read(tmp_path)["train/loss"]) == 100
 
 
+class Everything(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Embedding(20, 5)
+        self.sparse = nn.Embedding(20, 5, sparse=True)
+        self.body = mlp()
+
+    def forward(self, tokens):
+        return self.body(self.dense(tokens) + self.sparse(tokens))
+
+
+@pytest.mark.filterwarnings("ignore:.*[Ss]parse.*")
+@pytest.mark.parametrize("kind", ["default", "full"])
+def test_nothing_waits_inside_of_torch_either(tmp_path, kind):
+    """Counted by the profiler, which also sees what one operation of torch asks another for."""
+
+    def waits(recording):
+        torch.manual_seed(0)
+        model = Everything()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        monitor = watch(
+            model,
+            optimizer,
+            level=kind,
+            every=1,
+            histograms=2,
+            folder=tmp_path if recording else None,
+        )
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+            for _ in range(4):
+                tokens = torch.arange(12) % 7
+                optimizer.zero_grad()
+                model(tokens).square().sum().backward()
+                optimizer.step()
+        monitor.close()
+        names = [event.key for event in profile.key_averages() for _ in range(event.count)]
+        return [
+            n for n in names if n in ("aten::_local_scalar_dense", "aten::item", "aten::nonzero")
+        ]
+
+    assert waits(recording=True) == waits(recording=False)
+    assert len(read(tmp_path)["grad_norm/sparse.weight"]) == 4
+
+
 def test_a_training_without_data_can_be_watched_until_the_flush(tmp_path, caplog):
     """On the meta device whatever needs a value raises: nothing here assumes a device."""
     model = mlp().to("meta")

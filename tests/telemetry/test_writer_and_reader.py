@@ -105,6 +105,51 @@ def test_the_last_value_at_a_step_stands_and_steps_ascend(tmp_path):
     assert read_metrics(tmp_path) == {"m": 3}
 
 
+def counts(*starts: int) -> np.ndarray:
+    """A row for each start, of three layers: numbers that go on from there."""
+    size = layout.HISTOGRAM_BINS + 2
+    return np.array([np.arange(start, start + 3 * size).reshape(3, size) for start in starts])
+
+
+def test_histograms_are_read_with_their_edges(tmp_path):
+    store = Writer(tmp_path, {})
+    grid = counts(0, 1000)
+    store.write_histograms(steps(0, 100), LAYERS, {"grad": grid, "update": grid})
+    is_missing = np.zeros(grid.shape, dtype=np.bool_)
+    is_missing[0, 1] = True
+    store.write_histograms(
+        steps(200, 300), LAYERS, {"grad": np.ma.array(counts(2000, 3000), mask=is_missing)}
+    )
+    telemetry = read(tmp_path)
+    assert set(telemetry.histograms) == {f"{k}/{n}" for k in ("grad", "update") for n in LAYERS}
+    assert not telemetry.series
+    seen = telemetry.histograms["grad/head.weight"]
+    assert seen.steps.tolist() == [0, 100, 300]
+    size = layout.HISTOGRAM_BINS + 2
+    assert seen.zeros.tolist() == [size, 1000 + size, 3000 + size]
+    assert seen.nonfinite.tolist() == [2 * size - 1, 1000 + 2 * size - 1, 3000 + 2 * size - 1]
+    assert seen.counts[1].tolist() == list(range(1000 + size + 1, 1000 + 2 * size - 1))
+    assert seen.counts.dtype == np.int64
+    assert (seen.edges[0], seen.edges[-1], len(seen.edges)) == (2.0**-40, 2.0**20, size - 1)
+
+
+def test_histograms_are_read_to_the_last_whole_chunk_and_overwritten_on_resumption(tmp_path):
+    store = Writer(tmp_path, {})
+    for step in (0, 100, 200):
+        store.write_steps(steps(step), {"lr": floats(1)})
+        store.write_histograms(steps(step), LAYERS, {"param": counts(step)})
+    (file,) = tmp_path.glob("*-histograms-*")
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-100])
+    assert read(tmp_path).histograms["param/head.bias"].steps.tolist() == [0, 100]
+    file.write_bytes(whole)
+    again = Writer(tmp_path, {})
+    again.write_steps(steps(100), {"lr": floats(1)})
+    again.write_histograms(steps(100), LAYERS, {"param": counts(7)})
+    seen = read(tmp_path).histograms["param/embed.weight"]
+    assert (seen.steps.tolist(), seen.zeros.tolist()) == ([0, 100], [0, 7])
+
+
 def test_a_resumed_trial_overwrites_what_came_after_its_checkpoint(tmp_path):
     first = Writer(tmp_path, {"attempt": 1})
     chunk(first, 0, 10)
