@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 import sys
 
 import numpy as np
@@ -88,5 +89,9 @@ def test_a_wide_range_goes_to_a_log_axis() -> None:
 
 
 def test_pyplot_is_never_touched() -> None:
-    figures.forest([], title="t", axis="x", delta=None, lower_is_better=False)
-    assert "matplotlib.pyplot" not in sys.modules
+    program = (
+        "import sys; from orchestrator.report import figures\n"
+        "figures.forest([], title='t', axis='x', delta=None, lower_is_better=False)\n"
+        "sys.exit('matplotlib.pyplot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program]).returncode == 0
