@@ -138,13 +138,24 @@ def test_nothing_waits_inside_of_torch_either(tmp_path, kind):
     assert len(read(tmp_path)["grad_norm/sparse.weight"]) == 4
 
 
-def test_a_training_without_data_can_be_watched_until_the_flush(tmp_path, caplog):
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(20, 5)
+        self.body = mlp()
+
+    def forward(self, tokens):
+        return self.body(self.table(tokens))
+
+
+@pytest.mark.parametrize("level", ["default", "full"])
+def test_a_training_without_data_can_be_watched_until_the_flush(tmp_path, caplog, level):
     """On the meta device whatever needs a value raises: nothing here assumes a device."""
-    model = mlp().to("meta")
+    model = Reader().to("meta")
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    monitor = watch(model, optimizer, every=1, folder=tmp_path)
+    monitor = watch(model, optimizer, level=level, every=1, histograms=3, folder=tmp_path)
     for _ in range(20):
-        loss = model(torch.empty(6, 5, device="meta")).sum()
+        loss = model(torch.empty(6, dtype=torch.long, device="meta")).sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
