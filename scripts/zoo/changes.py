@@ -16,6 +16,7 @@ from zoo.models import attention_of, linears
 from zoo.training import Data
 
 Make = Callable[[Iterable[nn.Parameter]], Optimizer]
+DataChange = Callable[[Data, np.random.Generator], Data]
 
 
 def adam(lr: float = 1e-3, **options: float) -> Make:
@@ -26,7 +27,7 @@ def sgd(lr: float = 0.1, **options: float) -> Make:
     return partial(SGD, lr=lr, **options)
 
 
-def few(count: int) -> Callable[[Data, np.random.Generator], Data]:
+def few(count: int) -> DataChange:
     """A train set of `count` images, others with each seed."""
 
     def chosen(data: Data, rng: np.random.Generator) -> Data:
@@ -41,7 +42,7 @@ def few_val(data: Data, rng: np.random.Generator) -> Data:
     return replace(data, val=(data.val[0][rows], data.val[1][rows]))
 
 
-def pixels(largest: float) -> Callable[[Data, np.random.Generator], Data]:
+def pixels(largest: float) -> DataChange:
     """Intensities from 0 to `largest`, as they come from a file."""
 
     def scaled(data: Data, _: np.random.Generator) -> Data:
@@ -62,15 +63,21 @@ def in_order(data: Data, _: np.random.Generator) -> Data:
     return replace(data, train=(data.train[0][order], data.train[1][order]))
 
 
-def rare(ratio: float, classes: Iterable[int]) -> Callable[[Data, np.random.Generator], Data]:
-    """Train and validation sets in which these classes are `ratio` times as rare."""
+def rare(ratio: int, classes: Iterable[int], *, everywhere: bool = True) -> DataChange:
+    """A train set, and unless `everywhere` is false a validation set, in which these are rare."""
 
-    def thinned(data: Data, rng: np.random.Generator) -> Data:
+    def kept(labels: Tensor) -> Tensor:
+        rows = [(labels == k).nonzero()[:, 0] for k in classes]
+        left_out = torch.cat([found[max(1, len(found) // ratio) :] for found in rows])
+        chosen = torch.ones(len(labels), dtype=torch.bool)
+        chosen[left_out] = False
+        return chosen
+
+    def thinned(data: Data, _: np.random.Generator) -> Data:
         sets = []
-        for images, labels in (data.train, data.val):
-            is_rare = np.isin(labels.numpy(), list(classes))
-            kept = torch.tensor(~is_rare | (rng.random(len(labels)) < 1 / ratio))
-            sets.append((images[kept], labels[kept]))
+        for (images, labels), is_thinned in ((data.train, True), (data.val, everywhere)):
+            chosen = kept(labels) if is_thinned else torch.ones(len(labels), dtype=torch.bool)
+            sets.append((images[chosen], labels[chosen]))
         return replace(data, train=sets[0], val=sets[1])
 
     return thinned

@@ -65,7 +65,13 @@ HEALTHY = (
     row("accumulation of 4", "loop", "", accumulate=4, batch=8),
     row("experts left out at random", "structure", "", model=models.Dropping),
     row("overflow in the first 3 steps", "non-finite", "", tamper=overflowing(3)),
-    row("rare class, 12:1, learned", "imbalance", "", data=rare(12, (3,))),
+    row(
+        "rare class, 12:1, learned",
+        "imbalance",
+        "",
+        data=rare(12, (3,), everywhere=False),
+        epochs=25,
+    ),
     row("attention", "attention", "", model=models.Attention, optimizer=adam(3e-3)),
     row("inputs up to 16", "inputs", "", data=pixels(16.0)),
     row(
