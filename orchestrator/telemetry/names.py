@@ -16,6 +16,18 @@ _SPLITS = {
 }
 _SPLIT_FIRST = re.compile(rf"({'|'.join(_SPLITS)})[_./](.+)", re.DOTALL)
 
+_OF_LAYERS = {
+    "grad_norm",
+    "param_norm",
+    "update_norm",
+    "update_ratio",
+    "update_cosine",
+    "grad_cosine",
+    "grad_zeros",
+    "grad_nonfinite",
+    "touched_rows",
+}
+
 _UNITS = {
     "grad_norm": "loss",
     "max_norm": "loss",
@@ -62,6 +74,12 @@ def canonical(name: str) -> str:
 def has_split(name: str) -> bool:
     """Whether a metric's name begins with the split it was measured on."""
     return _SPLIT_FIRST.fullmatch(name) is not None
+
+
+def is_of_layer(name: str) -> bool:
+    """Whether a series is of one trainable parameter of the model."""
+    quantity, _, layer = name.partition("/")
+    return bool(layer) and quantity in _OF_LAYERS
 
 
 def is_of_module(name: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from orchestrator.nouns import Ints, Metric, Series, Telemetry
-from orchestrator.telemetry.names import is_of_module
+from orchestrator.telemetry.names import is_of_layer, is_of_module
 from orchestrator.track.values import is_test
 
 MOST_POINTS = 200
@@ -18,26 +18,29 @@ MOST_POINTS = 200
 ten series each took 26 s of CPU into SQLite, at 1,000 it would take minutes."""
 
 MOST_LAYERS = 24
-"""Series of weight layers, and series of modules, shown of one trial; the telemetry keeps all."""
+"""Series of weight layers, and series of modules, shown of one trial; the telemetry keeps all,
+those of biases and of normalisations too."""
 
 
 def points(
-    telemetry: Telemetry, metric: Metric, *, with_test: bool
+    telemetry: Telemetry, metric: Metric, *, with_test: bool, with_layers: bool
 ) -> Iterator[tuple[str, int, float]]:
     """(name, optimizer step, value) of every series to show, finite values only.
 
-    Series on the test split are left out unless `with_test`. Of series of weight layers the first
-    MOST_LAYERS are kept, and as many of modules.
+    Series on the test split are left out unless `with_test`, those of layers and modules unless
+    `with_layers`; then the first MOST_LAYERS of weight layers are kept, and as many of modules.
     """
     weights = {w for w in str(telemetry.header.get("weight_layers") or "").split(",") if w}
     shown = Counter[str]()
     for name, series in telemetry.series.items():
         if is_test(name, metric) and not with_test:
             continue
-        owner = "module" if is_of_module(name) else "layer"
-        if owner == "module" or name.partition("/")[2] in weights:
-            shown[owner] += 1
-            if shown[owner] > MOST_LAYERS:
+        is_layers = is_of_layer(name)
+        if is_layers or is_of_module(name):
+            if not with_layers or (is_layers and name.partition("/")[2] not in weights):
+                continue
+            shown["layers" if is_layers else "modules"] += 1
+            if shown["layers" if is_layers else "modules"] > MOST_LAYERS:
                 continue
         kept = thinned(series)
         for index in kept:
@@ -47,10 +50,14 @@ def points(
 def thinned(series: Series, limit: int = MOST_POINTS) -> Ints:
     """Indices [<= limit] of the points to draw, ascending: per bucket the lowest and the highest.
 
-    First and last stay, so do spikes: the envelope of the curve is the same to the eye. What is not
+    Of a longer curve, what lies between equal neighbours goes first: lines join the points. First
+    and last stay, so do spikes: the envelope of the curve is the same to the eye. What is not
     finite cannot be drawn and goes.
     """
     finite = np.flatnonzero(np.isfinite(series.values))
+    if len(finite) > limit:
+        differs = np.diff(series.values[finite]) != 0
+        finite = finite[np.append(True, differs) | np.append(differs, True)]
     if len(finite) <= limit:
         return finite.astype(np.int64)
     inner = np.array_split(finite[1:-1], (limit - 2) // 2)

@@ -14,7 +14,7 @@ class Node:
 
     `params` hold only what differs from the baseline. `files` are artifacts by path. `start` and
     `end` are unix seconds, None where nobody knows. A node with a `trial` shows its curves,
-    and a picture of its layers if that is `pictured`.
+    with `with_layers` those of its layers too, and a picture of them.
     """
 
     id: str
@@ -33,7 +33,7 @@ class Node:
     rows: tuple[tuple[str, ...], ...] = ()
     trial: Trial | None = None
     with_test: bool = False
-    pictured: bool = False
+    with_layers: bool = False
 
 
 def spanned(nodes: Sequence[Node]) -> tuple[Node, ...]:

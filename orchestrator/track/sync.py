@@ -122,7 +122,7 @@ def _fill(
     if node.kind in ("campaign", "trial"):
         _log_dataset(client, run, campaign)
     files = dict(node.files)
-    if node.pictured and picture and recorded and (drawn := picture(recorded)):
+    if node.with_layers and picture and recorded and (drawn := picture(recorded)):
         files[LAYERS] = drawn
     if files:
         _log_files(client, run_id, files)
@@ -144,7 +144,10 @@ def _points(run: Run, node: Node, campaign: Campaign, recorded: Telemetry | None
     from mlflow.entities import Metric
 
     stamp, now = run.info.start_time, int(time.time() * 1000)
-    curves = list(points(recorded, campaign.metric, with_test=node.with_test)) if recorded else []
+    curves = []
+    if recorded:
+        kinds = {"with_test": node.with_test, "with_layers": node.with_layers}
+        curves = list(points(recorded, campaign.metric, **kinds))
     batch = [Metric(name, value, stamp, step) for name, step, value in curves]
     drawn = {name for name, _, _ in curves}
     for name, value in node.metrics.items():

@@ -211,8 +211,8 @@ def _trials(
 ) -> Iterator[Node]:  # fmt: skip
     """The ended trials of an arm. Only the headline shows the test split, which is read once.
 
-    Layers are pictured of the first and of those that diverged: a picture takes 0.15 s, and other
-    seeds look alike.
+    Layers are shown of the first and of those that diverged: other seeds look alike, and the curves
+    of layers would be most of what a store has to hold.
     """
     metric = record.campaign.metric
     for number, (trial, outcome) in enumerate(record.of(arm, seeds)):
@@ -232,7 +232,7 @@ def _trials(
             metrics=last_values(outcome, None if with_test else metric),
             trial=trial if outcome.status.is_result else None,
             with_test=with_test,
-            pictured=number == 0 or outcome.status in (Status.DIVERGED, Status.TIMED_OUT),
+            with_layers=number == 0 or outcome.status in (Status.DIVERGED, Status.TIMED_OUT),
         )
 
 

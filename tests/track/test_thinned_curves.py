@@ -34,6 +34,12 @@ def test_no_length_gives_more_points_than_allowed(n: int) -> None:
     assert kept[-1] == n - 1
 
 
+def test_of_a_long_curve_what_lies_between_equal_neighbours_goes_first() -> None:
+    steps = np.repeat([0.1, 0.01, 0.001], 1000)
+    assert thinned(series(steps)).tolist() == [0, 999, 1000, 1999, 2000, 2999]
+    assert thinned(series(np.ones(MOST_POINTS))).tolist() == list(range(MOST_POINTS))
+
+
 def test_what_is_not_finite_is_not_drawn() -> None:
     values = np.array([1.0, np.nan, 2.0, np.inf, -np.inf])
     assert thinned(series(values)).tolist() == [0, 2]
@@ -42,15 +48,15 @@ def test_what_is_not_finite_is_not_drawn() -> None:
 
 def test_points_are_on_the_optimizer_step() -> None:
     curve = Series(np.array([20, 40], dtype=np.int64), np.array([0.5, 0.25]))
-    shown = list(points(Telemetry({"val/loss": curve}), METRIC, with_test=False))
+    shown = list(points(Telemetry({"val/loss": curve}), METRIC, with_test=False, with_layers=True))
     assert shown == [("val/loss", 20, 0.5), ("val/loss", 40, 0.25)]
 
 
 def test_the_test_split_is_left_out_unless_asked_for() -> None:
     telemetry = Telemetry({"test/loss": series([1.0]), "val/loss": series([2.0])})
-    names = {n for n, _, _ in points(telemetry, METRIC, with_test=False)}
+    names = {n for n, _, _ in points(telemetry, METRIC, with_test=False, with_layers=True)}
     assert names == {"val/loss"}
-    names = {n for n, _, _ in points(telemetry, METRIC, with_test=True)}
+    names = {n for n, _, _ in points(telemetry, METRIC, with_test=True, with_layers=True)}
     assert names == {"test/loss", "val/loss"}
 
 
@@ -62,9 +68,23 @@ def test_a_deep_model_shows_its_first_layers_only() -> None:
         | {f"{of}/{x}": series([0.5]) for of in ("activation_std", "dead_units") for x in layers},
         {"weight_layers": ",".join(layers)},
     )
-    names = [n for n, _, _ in points(telemetry, METRIC, with_test=False)]
+    names = [n for n, _, _ in points(telemetry, METRIC, with_test=False, with_layers=True)]
     assert len(names) == 1 + 2 * MOST_LAYERS
     assert names[:2] == ["train/loss", "update_ratio/block.0"]
+
+
+def test_layers_are_shown_where_asked_for_and_biases_never() -> None:
+    telemetry = Telemetry(
+        {x: series([1.0]) for x in ("lr", "grad_norm", "grad_norm/0.bias", "activation_std/0")}
+        | {"grad_norm/0.weight": series([1.0])},
+        {"weight_layers": "0.weight"},
+    )
+    names = {
+        asked: {n for n, _, _ in points(telemetry, METRIC, with_test=False, with_layers=asked)}
+        for asked in (False, True)
+    }
+    assert names[False] == {"lr", "grad_norm"}
+    assert names[True] == {"lr", "grad_norm", "grad_norm/0.weight", "activation_std/0"}
 
 
 @pytest.mark.parametrize(
