@@ -22,6 +22,7 @@ from orchestrator.nouns import (
 )
 from orchestrator.plan import clipping
 from orchestrator.plan.arms import arm_at, at_present, spelled
+from orchestrator.plan.budget import affordable
 from orchestrator.plan.clip import Survey
 from orchestrator.plan.levels import Facts, levels
 from orchestrator.plan.margin import default_delta
@@ -63,7 +64,7 @@ def plan_round(
     control, told = _control(campaign, baseline, drawn, norms)
     drawn += control[: left - len(drawn)]
     known = campaign.protocol.looks[0] if spent is None else spent
-    kept, trimmed = _affordable(campaign, drawn, known)
+    kept, trimmed = affordable(campaign, drawn, known)
     delta, margin = _margin(campaign, earlier)
     planned = _plan(campaign, number, baseline, kept, [*notes, *told, *trimmed, *margin])
     forecasts = [
@@ -164,41 +165,6 @@ def _no_level(factor: Factor, move: Move, facts: Facts) -> str:
     if factor.name == "warmup":
         return f"{where} before the number of steps has been measured"
     return where
-
-
-def _affordable(
-    campaign: Campaign, drawn: Sequence[Ablation], spent: int
-) -> tuple[list[Ablation], list[str]]:
-    """The ablations that the budget pays for, the first ones first, and what was left out.
-
-    As if no arm ended before the last look, and the largest confirmation followed: what is begun
-    can be finished.
-    """
-    protocol, budget = campaign.protocol, campaign.budget.trials
-    seeds, more = protocol.looks[-1], protocol.looks[-1] - protocol.looks[0]
-    confirming = 2 * len(seed_block(protocol, number=1, stage="confirm"))
-    if protocol.policy is Policy.OPTIMISE:
-        confirming = 0
-    room = max(0, (budget - spent - more - confirming) // seeds)
-    wanted = sum(len(ablation.arms) for ablation in drawn)
-    if wanted <= room:
-        return list(drawn), []
-    kept: list[Ablation] = []
-    left_out: list[str] = []
-    for ablation in drawn:
-        arms = ablation.arms[:room]
-        room -= len(arms)
-        left_out += [arm.name for arm in ablation.arms[len(arms) :]]
-        if arms:
-            kept.append(replace(ablation, arms=arms))
-    most = "at most " if more or protocol.confirm_seeds is None else ""
-    note = (
-        f"budget.trials={budget} leaves {max(0, budget - spent)} trials, of which a confirmation "
-        f"takes {most}{confirming} and an arm {most}{seeds}; left out: {', '.join(left_out)}. "
-        f"budget.trials={spent + more + confirming + wanted * seeds} would pay for all "
-        f"{wanted} arms"
-    )
-    return kept, [note]
 
 
 def _margin(campaign: Campaign, earlier: Sequence[float]) -> tuple[float | None, list[str]]:

@@ -116,8 +116,8 @@ def test_clip_without_norms_is_told(campaign):
 def test_arms_are_trimmed_to_the_budget_and_the_number_that_would_fit_is_named(campaign):
     both = (hypothesis("lr", UP), hypothesis("dropout", UP))
     plan = drawn(limited(campaign, 45), *both)  # 45 - 5 baseline - 20 confirming = 4 arms x 5
-    assert names(plan) == [["lr=0.003", "lr=0.01", "lr=0.03"], ["dropout=0.2"]]
-    assert "left out: dropout=0.4" in plan.notes[0]
+    assert names(plan) == [["lr=0.003", "lr=0.01"], ["dropout=0.2", "dropout=0.4"]]
+    assert "tell more: lr=0.03" in plan.notes[0]
     assert "budget.trials=50 would pay for all 5 arms" in plan.notes[0]
     whole = drawn(limited(campaign, 50), *both)
     assert len(whole.ablations[1].arms) == 2
