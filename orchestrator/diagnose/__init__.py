@@ -5,6 +5,7 @@
 from orchestrator.diagnose import (  # noqa: F401
     structure,
     evaluation,
+    sequences,
     numerics,
     data,
     initialisation,

@@ -181,7 +181,9 @@ def data_order(telemetry: Telemetry) -> Finding | None:
     entropy = finite(telemetry["train/label_entropy"])
     count, most = classes(telemetry), 1.0
     batch = latest(telemetry, "samples")
-    if count is not None and batch is not None and 1 < batch < count:
+    if batch is not None and batch <= 1:
+        return None
+    if count is not None and batch is not None and batch < count:
         most = math.log(batch) / math.log(count)
     low = float(np.mean(entropy.values < UNMIXED * most)) if len(entropy) else 0.0
     if len(entropy) < 10 or low <= 0.5:

@@ -38,6 +38,27 @@ DOWNSTREAM = (
 )
 
 
+@rule(needs=(), tells="tied weights that came apart", exact=True)
+def untied_weights(telemetry: Telemetry) -> Finding | None:
+    """An output layer that starts with an embedding's values, and is another parameter.
+
+    Exact (section 3 of docs/diagnosis.md, "to add": weight tying broken; the test is ours).
+    Excluded: layers that are tied, matrices whose elements are all alike.
+    """
+    layers = str(telemetry.header.get("untied") or "")
+    if not layers:
+        return None
+    return Finding(
+        rule="untied_weights",
+        severity=0.5,
+        summary="{layers} equals an embedding and is another parameter: tied weights came apart",
+        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        layer=layers.split(",")[0],
+        evidence={"layers": layers},
+        confounders=("a copy on purpose, to begin with",),
+    )
+
+
 @rule(
     extra=True,
     needs=("probe/attention_entropy|val/attention_entropy",),

@@ -18,6 +18,13 @@ REMEDIES = {
     "evaluation_inconsistent": "give functional dropout training=self.training, and sample nothing "
     "in evaluation mode",
     "evaluation_in_training_mode": "call model.eval() before evaluating and model.train() after",
+    "batch_norm_of_one": "larger batches, or group or layer normalisation",
+    "future_leak": "mask the attention to later places (is_causal=True), and look for pooling over "
+    "time",
+    "targets_unshifted": "predict tokens[:, 1:] from tokens[:, :-1]",
+    "padding_counts": "give padding the target -100 (ignore_index), and padding_idx no token that "
+    "means something",
+    "untied_weights": "tie them anew after copying or moving the model, or draw them apart",
     "input_scale": "standardise the inputs with the train set's mean and standard deviation",
     "validation_shift": "evaluate train data through the validation path and compare; preprocess "
     "both alike",
@@ -41,7 +48,7 @@ REMEDIES = {
 }
 """By rule; what a trial can test stands in hypotheses.TABLE, and comes after these."""
 
-BLOCKING = ("structure", "evaluation")
+BLOCKING = ("structure", "evaluation", "sequences")
 """Themes whose findings make every trial worthless: a broken program would be tuned."""
 
 

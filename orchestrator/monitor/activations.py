@@ -28,6 +28,12 @@ EARLY = (0, 10, 30)
 _SPARSE = 10
 """On the default level, modules are looked at in every tenth of the steps in which layers are."""
 
+_OVER_THE_BATCH = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+"""Not `SyncBatchNorm`, which takes the examples of all processes."""
+
+_OF_ONE = "batch_norm_of_one"
+"""In the header: a batch normalisation that never had more than one example; empty if it had."""
+
 _EDGE = 0.01
 """Saturated is the outer hundredth of a bounded range. For a sigmoid and a tanh alike the slope is
 there below 4 % of its greatest; how large the share may get is for a rule to say. The choice is
@@ -121,6 +127,9 @@ class Activations:
         tensor = first_floating(output)
         if tensor is not None and len(self._calls[number]) < MOST_CALLS:
             self._calls[number].append(_measure(number, module, tensor.detach()))
+            if isinstance(module, _OVER_THE_BATCH):
+                name = self.names[number] if len(tensor) == 1 else ""
+                self._facts[_OF_ONE] = self._facts.get(_OF_ONE, name) and name
 
     def fail(self, error: Exception) -> None:
         """Keep what went wrong in the middle of a forward pass until the step is over."""

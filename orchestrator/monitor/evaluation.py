@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orchestrator.monitor import logits
+from orchestrator.monitor import logits, sequences
 from orchestrator.monitor.facts import is_sharded, unwrapped
 from orchestrator.monitor.undisturbed import undisturbed
 from orchestrator.monitor.units import Units
@@ -46,7 +46,8 @@ class Evaluation(NamedTuple):
 
     `shares` [modules] are those of the dead units in each. `inconsistency` is the largest
     difference of two passes over one batch over the largest output, None where that was not tried;
-    `extremes` [2] are those of `logits.Sums`. `classes` is 0 if it is no classification.
+    `extremes` [2] are those of `logits.Sums`, `sequence` [4] are `sequences.FACTS`. `classes` is 0
+    if it is no classification.
     """
 
     metrics: Mapping[str, Tensor]
@@ -56,11 +57,12 @@ class Evaluation(NamedTuple):
     classes: int
     inconsistency: Tensor | None
     extremes: Tensor | None
+    sequence: Tensor | None
 
     def tensors(self) -> Iterator[Tensor]:
         """All that is still on the device, but for the metrics."""
         yield from self.logits.values()
-        ends = (self.shares, self.inconsistency, self.extremes)
+        ends = (self.shares, self.inconsistency, self.extremes, self.sequence)
         yield from (tensor for tensor in ends if tensor is not None)
 
 
@@ -87,13 +89,13 @@ def evaluate(
     """Pass the probe set through `model`, which is left as it was.
 
     Only for loss and accuracy, unless it `looks` at logits and units as well. It `tries` the first
-    batch twice.
+    batch twice, and once more if it is one of tokens.
     """
     model = unwrapped(model)
     device = next(model.parameters()).device
     units = Units(model) if looks else None
     seen: list[_Seen] = []
-    inconsistency = None
+    inconsistency = sequence = None
     with undisturbed(model):
         for given in probe_set:
             batch = _moved(given, device)
@@ -102,9 +104,10 @@ def evaluate(
             seen.append(_see(output, batch, loss))
             if tries and len(seen) == 1:
                 inconsistency = _difference(output, model(*batch.arguments, **batch.keywords))
+                sequence = _sequence(model, batch, output)
         if not seen:
             raise ValueError("the probe set is empty: a generator can be gone through only once")
-        return _summary(seen, units, inconsistency)
+        return _summary(seen, units, inconsistency, sequence)
 
 
 def write(rows: Sequence[tuple[int, Evaluation]], read: Read, writer: Writer) -> dict[str, Scalar]:
@@ -124,6 +127,9 @@ def write(rows: Sequence[tuple[int, Evaluation]], read: Read, writer: Writer) ->
             below, off = read.vector(evaluation.extremes)
             facts["logit_classes"] = evaluation.classes
             facts["outputs_are_probabilities"] = bool(max(below, off) <= _SUM_TO_ONE)
+        if evaluation.sequence is not None:
+            found = zip(sequences.FACTS, read.vector(evaluation.sequence), strict=True)
+            facts |= {name: float(value) for name, value in found}
     return facts
 
 
@@ -211,7 +217,10 @@ def _see(output: object, batch: Batch, loss: Loss | None) -> _Seen:
 
 
 def _summary(
-    seen: Sequence[_Seen], units: Units | None, inconsistency: Tensor | None
+    seen: Sequence[_Seen],
+    units: Units | None,
+    inconsistency: Tensor | None,
+    sequence: Tensor | None,
 ) -> Evaluation:
     metrics: dict[str, Tensor] = {}
     loss = _mean_loss([(each.loss, each.weight) for each in seen if each.loss is not None])
@@ -232,6 +241,7 @@ def _summary(
         classes=max(each.classes for each in seen),
         inconsistency=inconsistency,
         extremes=pool.extremes if pool and units else None,
+        sequence=sequence,
     )
 
 
@@ -242,6 +252,13 @@ def _mean_loss(losses: Sequence[tuple[Tensor, Tensor | float]]) -> Tensor | None
     weights = torch.stack([torch.as_tensor(w, device=x.device).float() for x, w in losses])
     values = torch.stack([x.float() for x, _ in losses])
     return (values * weights).sum() / weights.sum()
+
+
+def _sequence(model: nn.Module, batch: Batch, output: object) -> Tensor | None:
+    tokens = sequences.tokens_of(
+        model, batch.arguments, batch.keywords, batch.targets, are_labels=batch.are_labels
+    )
+    return None if tokens is None else sequences.look(model, tokens, output)
 
 
 def _difference(first: object, second: object) -> Tensor | None:

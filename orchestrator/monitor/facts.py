@@ -48,7 +48,8 @@ def header(
     `weight_layers` are the trainable matrices and convolution kernels, without embeddings: those
     move only in the rows that a batch touched; `weight_shapes` are theirs, as in `64x3x3x3`.
     `not_optimized` are trainable and in no optimizer. `head` is the last matrix, trainable or not,
-    and has `outputs` rows. `sparse_embeddings` get sparse gradients, `embeddings` do not.
+    and has `outputs` rows. `sparse_embeddings` get sparse gradients, `embeddings` do not. `untied`
+    are output layers that equal an embedding and are another parameter.
     """
     optimized = {p for o in optimizers for group in o.param_groups for p in group["params"]}
     trainable = {p: name for p, name in names.items() if p.requires_grad}
@@ -66,6 +67,7 @@ def header(
         "embeddings": ",".join(n for p, n in names.items() if tables.get(p) is False),
         "sparse_embeddings": ",".join(n for p, n in names.items() if tables.get(p)),
         "not_optimized": ",".join(n for p, n in trainable.items() if p not in optimized),
+        "untied": ",".join(names[p] for p in untied(model) if p in names),
         "frozen": ",".join(n for p, n in names.items() if not p.requires_grad),
         "frozen_share": 1 - sum(p.numel() for p in trainable) / size if size else 0.0,
         "dropout": max((m.p for m in model.modules() if isinstance(m, _DROPOUT)), default=0.0),
@@ -105,3 +107,23 @@ def embeddings(model: nn.Module) -> dict[Tensor, bool]:
             else:
                 others.add(p)
     return {p: is_sparse for p, is_sparse in tables.items() if p not in others}
+
+
+def untied(model: nn.Module) -> list[Tensor]:
+    """Weights of linear layers that hold the values of an embedding in memory of their own.
+
+    None if the values are all the same, as where everything is zero, or are spread over ranks.
+    """
+    if is_sharded(model):
+        return []
+    modules = list(model.modules())
+    tables = [m.weight for m in modules if isinstance(m, nn.Embedding)]
+    heads = [m.weight for m in modules if isinstance(m, nn.Linear)]
+    return [head for head in heads if any(_are_copies(head, table) for table in tables)]
+
+
+def _are_copies(head: Tensor, table: Tensor) -> bool:
+    alike = all(getattr(head, a) == getattr(table, a) for a in ("shape", "device", "dtype"))
+    if head is table or not alike or head.is_meta:
+        return False
+    return torch.equal(head, table) and not bool((head == head[0, 0]).all())

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.optim import SGD, Adam, Optimizer
 
-from zoo.models import attention_of, linears
+from zoo.models import LEVELS, attention_of, linears
 from zoo.training import Data
 
 Make = Callable[[Iterable[nn.Parameter]], Optimizer]
@@ -53,6 +53,15 @@ def pixels(largest: float) -> DataChange:
     return scaled
 
 
+def exposed(data: Data, rng: np.random.Generator) -> Data:
+    """Every image in a light of its own: times up to 4 or down to a quarter."""
+    sets = []
+    for images, labels in (data.train, data.val):
+        light = torch.tensor(4.0 ** rng.uniform(-1, 1, (len(labels), 1, 1)), dtype=torch.float32)
+        sets.append((images * light, labels))
+    return replace(data, train=sets[0], val=sets[1])
+
+
 def random_labels(data: Data, rng: np.random.Generator) -> Data:
     labels = torch.tensor(rng.integers(0, 10, len(data.train[1])))
     return replace(data, train=(data.train[0], labels))
@@ -81,6 +90,31 @@ def rare(ratio: int, classes: Iterable[int], *, everywhere: bool = True) -> Data
         return replace(data, train=sets[0], val=sets[1])
 
     return thinned
+
+
+def tokens(*, shifted: bool = True, padded: bool = False, ignored: bool = True) -> DataChange:
+    """Pixels as tokens, and for each the next one (or itself) to predict.
+
+    `padded`: sequences end early, at lengths of their own, and the token LEVELS follows, whose
+    targets are `ignored` or count.
+    """
+
+    def made(data: Data, rng: np.random.Generator) -> Data:
+        sets = []
+        low, high = data.train[0].min(), data.train[0].max()
+        for images, _ in (data.train, data.val):
+            levels = ((images.flatten(1) - low) / (high - low) * LEVELS).long()
+            given = levels.clamp_max(LEVELS - 1)
+            if padded:
+                ends = torch.tensor(rng.integers(16, 64, len(given)))
+                given = torch.where(torch.arange(64) < ends[:, None], given, LEVELS)
+            inputs, targets = given[:, :-1], given[:, 1:] if shifted else given[:, :-1]
+            if ignored:
+                targets = torch.where(targets == LEVELS, -100, targets)
+            sets.append((inputs, targets))
+        return replace(data, train=sets[0], val=sets[1])
+
+    return made
 
 
 def leaked(data: Data, _: np.random.Generator) -> Data:
@@ -166,6 +200,10 @@ def without_first(model: nn.Module) -> list[nn.Parameter]:
 
 def flipped(loss: Tensor, _: int) -> Tensor:
     return -loss
+
+
+def times_loss(factor: float) -> Callable[[Tensor, int], Tensor]:
+    return lambda loss, _: factor * loss
 
 
 def nan_at(when: int) -> Callable[[Tensor, int], Tensor]:

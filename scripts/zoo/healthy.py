@@ -20,6 +20,7 @@ from zoo.changes import (
     rare,
     sgd,
     step_decay,
+    tokens,
     warmup,
 )
 from zoo.table import row
@@ -143,6 +144,38 @@ MORE_HEALTHY = (
         optimizer=adam(3e-3),
         schedule=cosine,
         clip=1.0,
+    ),
+    row("tokens", "tokens", "", model=models.Tokens, optimizer=adam(3e-3), data=tokens()),
+    row(
+        "tokens: padding left out of the loss",
+        "tokens",
+        "",
+        model=partial(models.Tokens, padding=models.LEVELS),
+        optimizer=adam(3e-3),
+        data=tokens(padded=True),
+    ),
+    row(
+        "tokens: an autoencoder",
+        "tokens",
+        "",
+        model=partial(models.Tokens, causal=False),
+        optimizer=adam(3e-3),
+        data=tokens(shifted=False),
+    ),
+    row(
+        "convolution: batch norm, batch of 2",
+        "convolution",
+        "",
+        model=models.normalised_convolution,
+        batch=2,
+        epochs=4,
+    ),
+    row(
+        "convolution: batch norm",
+        "convolution",
+        "",
+        model=models.normalised_convolution,
+        optimizer=adam(2e-3),
     ),
 )
 """Further ones: other models and schedules."""

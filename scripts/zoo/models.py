@@ -1,4 +1,4 @@
-"""The zoo's networks: images [n, 8, 8] to 10 outputs each, healthy as they stand."""
+"""The zoo's networks: images [n, 8, 8] to 10 outputs each, or tokens; healthy as they stand."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 INPUTS, CLASSES = 64, 10
+LEVELS = 6
+"""Intensities that the images' pixels are rounded to where they are tokens."""
 
 
 def linears(model: nn.Module) -> list[nn.Linear | nn.Conv2d]:
@@ -41,6 +44,18 @@ def normalised(width: int = 64) -> nn.Module:
     hidden = [nn.Linear(INPUTS, width), nn.BatchNorm1d(width), nn.ReLU()]
     deeper = [nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU()]
     return nn.Sequential(nn.Flatten(), *hidden, *deeper, nn.Linear(width, CLASSES))
+
+
+def normalised_convolution(width: int = 12) -> nn.Module:
+    """A convolution with batch normalisation, over the places too, and a linear head."""
+    return nn.Sequential(
+        nn.Unflatten(1, (1, 8)),
+        nn.Conv2d(1, width, 3, stride=2, padding=1),
+        nn.BatchNorm2d(width),
+        nn.ReLU(),
+        nn.Flatten(),
+        nn.Linear(width * 16, CLASSES),
+    )
 
 
 def convolution(width: int = 12, dropout: float = 0.0) -> nn.Module:
@@ -110,6 +125,37 @@ class Pixels(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         levels = ((images.flatten(1) + 1.0) * 6).clamp(0, 16).long()
         return self.body(4 * self.table(self.places + levels).mean(1))
+
+
+class Tokens(nn.Module):
+    """Tokens [n, T] to logits [n, tokens, T]: one block of masked self-attention, a tied head."""
+
+    def __init__(
+        self,
+        tokens: int = LEVELS + 1,
+        width: int = 32,
+        *,
+        causal: bool = True,
+        tied: bool = True,
+        padding: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.causal = causal
+        self.embed = nn.Embedding(tokens, width, padding_idx=padding)
+        self.place = nn.Parameter(0.1 * torch.randn(INPUTS, width))
+        self.mix = nn.Linear(width, 3 * width)
+        self.feed = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, 64), nn.GELU(), nn.Linear(64, width)
+        )
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, tokens, bias=False)
+        nn.init.normal_(self.embed.weight, std=width**-0.5)
+        self.head.weight = self.embed.weight if tied else nn.Parameter(self.embed.weight.clone())
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        hidden = self.embed(tokens) + self.place[: tokens.shape[1]]
+        parts = self.mix(hidden).chunk(3, -1)
+        hidden = hidden + F.scaled_dot_product_attention(*parts, is_causal=self.causal)
+        return self.head(self.norm(hidden + self.feed(hidden))).mT
 
 
 class Attention(nn.Module):

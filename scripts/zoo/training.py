@@ -116,7 +116,10 @@ def train(setup: Setup, seed: int, folder: Path) -> None:
                 images, labels = data.train[0][batch], data.train[1][batch]
                 loss = setup.criterion(model(images), labels)
                 (setup.objective(loss, step) / setup.accumulate).backward()
-                monitor.log(train_loss=loss, **{"train/label_entropy": _entropy(labels)})
+                monitor.batch(samples=len(labels))
+                monitor.log(train_loss=loss)
+            labels = data.train[1][np.concatenate(batches)]
+            monitor.log(**{"train/label_entropy": _entropy(labels)})
             is_taken = setup.tamper(model, step) if setup.tamper else True
             if setup.records_norm:
                 monitor.clip_grad_norm_(setup.clip)
@@ -146,9 +149,14 @@ def _epoch(setup: Setup, data: Data, rng: np.random.Generator) -> Iterator[list[
 
 
 def _entropy(labels: Tensor) -> float:
-    """Entropy of a batch's labels over that of equally frequent classes."""
-    shares = torch.bincount(labels, minlength=CLASSES) / len(labels)
+    """Entropy of a step's labels over that of equally frequent classes."""
+    shares = _counts(labels) / labels.numel()
     return float(torch.special.entr(shares).sum()) / float(np.log(CLASSES))
+
+
+def _counts(labels: Tensor) -> Tensor:
+    """How often each class occurs; -100 is none."""
+    return torch.bincount(labels[labels >= 0], minlength=CLASSES)
 
 
 def _evaluate(monitor: orchestrator.Monitor, setup: Setup, model: nn.Module, data: Data) -> None:
@@ -165,8 +173,8 @@ def _evaluate(monitor: orchestrator.Monitor, setup: Setup, model: nn.Module, dat
     right = _score(monitor, "val", model, criterion, images, labels)
     model.train()
     monitor.log(**{"val/duplicates": data.duplicates})
-    counts = torch.bincount(data.train[1], minlength=CLASSES)
-    rare = [k for k in labels.unique().tolist() if 10 * counts[k] < counts.max()]
+    counts, known = _counts(data.train[1]), labels[labels >= 0].unique().tolist()
+    rare = [k for k in known if 10 * counts[k] < counts.max()]
     if rare:
         recalls = torch.stack([right[labels == k].mean() for k in rare])
         monitor.log(**{"val/recall_rare": recalls.mean()})

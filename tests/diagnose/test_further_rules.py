@@ -125,6 +125,51 @@ def test_an_evaluation_that_differs_from_itself_is_told_beyond_rounding():
     assert fired("evaluation_inconsistent", plus(draw(), eval_inconsistency=1e-4)) is None
 
 
+def test_batch_normalisation_of_one_is_told_where_evaluation_suffers():
+    facts = {"batch_norm_of_one": "norm"}
+    harmed = plus(edited(draw(), "probe/loss", lambda v: 3 * v), facts)
+    assert fired("batch_norm_of_one", harmed).layer == "norm"
+    assert fired("batch_norm_of_one", plus(draw(), facts)) is None
+    assert fired("batch_norm_of_one", plus(harmed, {"batch_norm_of_one": ""})) is None
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+NEXT = {"targets_are_next_inputs": 1.0, "targets_are_inputs": 0.1}
+SAME = {"targets_are_next_inputs": 0.1, "targets_are_inputs": 1.0}
+
+
+def token_rules(facts, inconsistency=0.0):
+    telemetry = plus(draw(), facts, eval_inconsistency=inconsistency)
+    rules = ("future_leak", "targets_unshifted", "padding_counts")
+    return {name for name in rules if fired(name, telemetry)}
+
+
+def test_a_model_that_is_to_predict_the_next_token_must_not_see_it():
+    assert token_rules(NEXT | {"future_leak": 0.2}) == {"future_leak"}
+    assert token_rules(NEXT | {"future_leak": 1e-6}) == set()
+    masked = {"targets_are_next_inputs": 0.1, "targets_are_inputs": 0.15}
+    assert token_rules(masked | {"future_leak": 0.2}) == set()  # it is to see both sides
+    assert token_rules(NEXT | {"future_leak": 0.2}, inconsistency=0.3) == set()  # it draws anew
+
+
+def test_a_causal_model_must_not_be_asked_for_its_input():
+    assert token_rules(SAME | {"future_leak": 0.0}) == {"targets_unshifted"}
+    assert token_rules(SAME | {"future_leak": 0.2}) == set()  # an autoencoder
+    assert token_rules({"targets_are_next_inputs": 1.0, "targets_are_inputs": 1.0}) == set()
+
+
+def test_padding_counts_from_a_twentieth_on():
+    assert token_rules(NEXT | {"padding_counts": 0.3}) == {"padding_counts"}
+    assert token_rules(NEXT | {"padding_counts": 0.02}) == set()  # a token that starts each
+    assert token_rules({}) == set()  # no tokens
+
+
+def test_a_head_that_only_began_as_its_embedding_is_told():
+    assert fired("untied_weights", plus(draw(), {"untied": "head.weight"})).layer == "head.weight"
+    assert fired("untied_weights", plus(draw(), {"untied": ""})) is None
+
+
 # --- data -----------------------------------------------------------------------------------------
 
 
@@ -156,6 +201,7 @@ def test_what_the_user_logs_about_the_data_is_judged():
     assert fired("data_order", plus(draw(), train__label_entropy=0.9)) is None
     many = {"outputs": 1000}
     assert fired("data_order", plus(draw(), many, train__label_entropy=0.35, samples=16)) is None
+    assert fired("data_order", plus(draw(), train__label_entropy=0.0, samples=1)) is None
     assert fired("leakage", plus(draw(), val__duplicates=0.001))
     assert fired("leakage", plus(draw(), val__duplicates=0.0)) is None
     assert fired("data_wait", plus(draw(), data_seconds=0.3, step_seconds=1.0))

@@ -17,7 +17,15 @@ NAMES = {
     "schedule_collapse",
 }
 THEMES = {
-    *("structure", "evaluation", "numerics", "data", "initialisation", "regularisation"),
+    *(
+        "structure",
+        "evaluation",
+        "sequences",
+        "numerics",
+        "data",
+        "initialisation",
+        "regularisation",
+    ),
     *("stability", "depth", "clipping", "optimisation", "generalisation", "throughput"),
 }
 

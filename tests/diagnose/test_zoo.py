@@ -13,6 +13,7 @@ QUICK = (
     "trunk detached",
     "softmax before cross-entropy",
     "all weights zero",
+    "tokens: a mask that leaks",
     "experts left out at random",
     "Adam",
 )

@@ -442,3 +442,22 @@ def test_any_shape_is_measured(shape, calls, dtype, is_transposed):
         "activation_zeros": pytest.approx((whole == 0).double().mean().item(), abs=1e-6),
         "activation_saturated": None,
     }
+
+
+@pytest.mark.parametrize(("sizes", "told"), [([1, 1], "1"), ([2, 1], ""), ([1, 2], ""), ([2], "")])
+def test_batch_normalisation_that_has_only_single_examples_is_told(tmp_path, sizes, told):
+    model = nn.Sequential(nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.Flatten(), nn.Linear(12, 2))
+
+    def micro_batches(m):
+        for size in sizes:
+            m(torch.randn(size, 1, 5)).sum().backward()
+
+    train(model, micro_batches, tmp_path)
+    assert read(tmp_path).header["batch_norm_of_one"] == told
+
+
+def test_batch_normalisation_that_is_frozen_takes_no_statistics(tmp_path):
+    model = nn.Sequential(nn.Conv1d(1, 4, 3), nn.BatchNorm1d(4), nn.Flatten(), nn.Linear(12, 2))
+    model[1].eval()
+    train(model, lambda m: m(torch.randn(1, 1, 5)).sum().backward(), tmp_path)
+    assert "batch_norm_of_one" not in read(tmp_path).header

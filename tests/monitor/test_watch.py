@@ -85,6 +85,7 @@ def test_the_header_says_what_is_trained(tmp_path):
         "embeddings": "table.weight",
         "sparse_embeddings": "",
         "not_optimized": "lost.weight,lost.bias",
+        "untied": "",
         "frozen": "old.weight,old.bias",
         "precision": "float32",
         "device": "cpu",

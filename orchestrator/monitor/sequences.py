@@ -1,0 +1,99 @@
+"""How a sequence model's targets lie to its inputs, and whether it sees what it is to predict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from orchestrator.monitor import logits
+
+_TOKENS = "input_ids"
+"""What transformers calls the tokens."""
+
+FACTS = ("targets_are_inputs", "targets_are_next_inputs", "future_leak", "padding_counts")
+"""Shares of the targets that count: those equal to the input at their place, and to the input one
+place on; the largest change of an output when the last token is another, over all places before
+it, as a share of the largest output; share of the targets whose input is the token that the first
+embedding with a `padding_idx` never trains."""
+
+
+class Tokens(NamedTuple):
+    """Tokens [batch, time] with targets [batch, time], and how to call the model on others.
+
+    `are_shifted`: the model shifts the targets itself, so those at their place are the next tokens.
+    """
+
+    values: Tensor
+    targets: Tensor
+    answer: Callable[[Tensor], object]
+    are_shifted: bool
+
+
+def tokens_of(
+    model: nn.Module,
+    arguments: Sequence[object],
+    keywords: Mapping[str, object],
+    targets: object,
+    *,
+    are_labels: bool,
+) -> Tokens | None:
+    """The tokens of a batch whose every token has a target; None if it is none of that kind."""
+    given = arguments[0] if arguments else keywords.get(_TOKENS)
+    if not isinstance(given, Tensor) or not isinstance(targets, Tensor):
+        return None
+    if given.shape != targets.shape or given.dim() != 2 or given.shape[1] < 2:
+        return None
+    if not all(t.dtype in (torch.int64, torch.int32) for t in (given, targets)):
+        return None
+
+    def answer(tokens: Tensor) -> object:
+        if arguments:
+            return model(tokens, *arguments[1:], **keywords)
+        return model(**{**keywords, _TOKENS: tokens})
+
+    return Tokens(given, targets, answer, are_labels)
+
+
+def look(model: nn.Module, tokens: Tokens, output: object) -> Tensor | None:
+    """The `FACTS` [4], left on the device; None if `output` has no logits for each token.
+
+    The model is called once more.
+    """
+    values, targets = tokens.values, tokens.targets
+    counts = targets != logits.IGNORED
+    at_place = _share(targets == values, counts)
+    one_on = _share(targets[:, :-1] == values[:, 1:], counts[:, :-1])
+    if tokens.are_shifted:
+        at_place, one_on = torch.zeros_like(at_place), at_place
+    low, high = values.min(), values.max()
+    other = values.clone()
+    other[:, -1] = torch.where(values[:, -1] == low, high, low)
+    before, after = (_by_time(answer, values.shape) for answer in (output, tokens.answer(other)))
+    if before is None or after is None:
+        return None
+    change = (before - after)[:, :-1].abs().max() / before.abs().max().clamp_min(1e-30)
+    padding = _padding(model)
+    padded = torch.zeros_like(counts) if padding is None else values == padding
+    return torch.stack([at_place, one_on, change, _share(padded, counts)])
+
+
+def _by_time(output: object, shape: torch.Size) -> Tensor | None:
+    """Logits [batch, time, K], whichever dimension torch has the classes in."""
+    answer = logits.logits_of(output)
+    if answer is None or answer.dim() != 3:
+        return None
+    if answer.shape[:2] == shape:
+        return answer.float()
+    return answer.mT.float() if answer.mT.shape[:2] == shape else None
+
+
+def _share(is_so: Tensor, counts: Tensor) -> Tensor:
+    return (is_so & counts).sum().float() / counts.sum().clamp_min(1)
+
+
+def _padding(model: nn.Module) -> int | None:
+    tables = (module for module in model.modules() if isinstance(module, nn.Embedding))
+    return next((t.padding_idx for t in tables if t.padding_idx is not None), None)
