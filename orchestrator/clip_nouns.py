@@ -21,6 +21,11 @@ CONTROL = 0.1
 (docs/clip.md)."""
 
 
+MATCHED_LR = "matched_lr"
+"""The ablation that is this control of `clip`: no clipping, at the learning rate that moves as far
+as clipping does."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class NormSeries:
     """The unclipped total gradient norm of one trial, one row per optimizer step.

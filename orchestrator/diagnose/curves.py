@@ -79,6 +79,11 @@ def first_step(telemetry: Telemetry) -> int:
     return min((int(s.steps[0]) for s in telemetry.series.values() if len(s)), default=0)
 
 
+def whole_run(telemetry: Telemetry) -> tuple[int, int]:
+    """First and last step, of a finding about the run as such."""
+    return first_step(telemetry), total_steps(telemetry) - 1
+
+
 def total_steps(telemetry: Telemetry) -> int:
     """Optimizer steps the trial took, as far as any series shows."""
     return max((int(s.steps[-1]) for s in telemetry.series.values() if len(s)), default=0) + 1

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from orchestrator.diagnose.curves import first_step, total_steps
+from orchestrator.diagnose.curves import whole_run
 from orchestrator.diagnose.layers import at_start, classes, is_tall, latest, weights
 from orchestrator.diagnose.progress import progress, share
 from orchestrator.diagnose.registry import rule
@@ -60,7 +60,7 @@ def input_scale(telemetry: Telemetry) -> Finding | None:
         rule="input_scale",
         severity=0.9,
         summary="inputs are about {input_rms:.3g} large (healthy: 1)",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         layer=first.name,
         evidence={"input_rms": size},
         confounders=("weights correlated with the inputs, as of a trained first layer",),
@@ -159,7 +159,7 @@ def class_imbalance(telemetry: Telemetry) -> Finding | None:
         rule="class_imbalance",
         severity=0.7,
         summary="{recall:.0%} of the rare classes' examples are recognised, of all {accuracy:.0%}",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"recall": recall, "accuracy": right},
         confounders=("rare classes that are harder", "a handful of examples to judge by"),
     )
@@ -214,7 +214,7 @@ def leakage(telemetry: Telemetry) -> Finding | None:
         rule="leakage",
         severity=0.9,
         summary="{duplicates:.1%} of the validation examples are in the train set",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"duplicates": part},
         confounders=("examples that occur twice in nature",),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import first_step, total_steps
+from orchestrator.diagnose.curves import first_step, total_steps, whole_run
 from orchestrator.diagnose.layers import at_start, early_gradients, is_tall, weights
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
@@ -43,7 +43,7 @@ def vanishing_gradients(telemetry: Telemetry) -> Finding | None:
         rule="vanishing_gradients",
         severity=0.9,
         summary="the gradient of {layer} is {ratio:.2g} of the last layer's, element by element",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         layer=name,
         evidence={"ratio": first / last, "layer": name},
         confounders=("a first layer that is trained already", "half precision underflow"),
@@ -155,7 +155,7 @@ def dead_units(telemetry: Telemetry) -> Finding | None:
         rule="dead_units",
         severity=0.8,
         summary=says,
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         layer=layer,
         evidence={"share": part, "layer": layer},
         confounders=("sparse activations by design", "masks and padding"),

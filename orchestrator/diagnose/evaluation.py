@@ -9,14 +9,13 @@ import numpy as np
 from orchestrator.diagnose.curves import (
     LARGE_UPDATE,
     early_update_peak,
-    first_step,
     running_median,
-    total_steps,
+    whole_run,
 )
 from orchestrator.diagnose.layers import classes, latest
 from orchestrator.diagnose.progress import progress, share
 from orchestrator.diagnose.registry import ANYTHING, rule
-from orchestrator.nouns import Finding, Telemetry
+from orchestrator.nouns import Finding, Series, Telemetry
 from orchestrator.telemetry.robust import finite
 
 CLIMBS = 3.0  # times its start, which a loss that is maximised passes soon
@@ -58,7 +57,7 @@ def wrong_sign(telemetry: Telemetry) -> Finding | None:
         rule="wrong_sign",
         severity=1.0,
         summary="the loss climbs from {start:.3g} to {end:.3g} and never comes back",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"start": first, "end": last},
         confounders=("a learning rate that is too high", "an adversary that is trained along"),
     )
@@ -108,7 +107,7 @@ def loss_head_mismatch(telemetry: Telemetry) -> Finding | None:
         rule="loss_head_mismatch",
         severity=1.0,
         summary=says,
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence=evidence,
         confounders=("soft targets on purpose", "an accuracy of something else"),
     )
@@ -152,7 +151,7 @@ def evaluation_inconsistent(telemetry: Telemetry) -> Finding | None:
         severity=0.9,
         summary="two passes over one batch in evaluation mode differ by {gap:.1%} of the largest "
         "output",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"gap": gap},
         confounders=("sampling at evaluation on purpose",),
     )
@@ -186,7 +185,7 @@ def evaluation_in_training_mode(telemetry: Telemetry) -> Finding | None:
         severity=0.9,
         summary="with dropout {dropout:.2g} the probe's loss is {ratio:.0%} of the train loss: "
         "it was evaluated in training mode",
-        steps=(int(probe.steps[max(1, len(probe) // 2)]), int(probe.steps[-1])),
+        steps=(int(probe.steps[_late(probe)[0]]), int(probe.steps[-1])),
         evidence={"dropout": dropout, "ratio": ratio},
         confounders=("dropout at evaluation on purpose", "a probe that is not of the train set"),
     )
@@ -215,11 +214,16 @@ def batch_norm_of_one(telemetry: Telemetry) -> Finding | None:
         severity=0.9,
         summary="{layer} normalises over one example, and in evaluation mode the loss is "
         "{ratio:.1f} times that of training",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         layer=module,
         evidence={"layer": module, "ratio": ratio},
         confounders=("a probe that is not of the train set",),
     )
+
+
+def _late(evaluations: Series) -> range:
+    """Which are the last half of them, without the first of all."""
+    return range(max(1, len(evaluations) // 2), len(evaluations))
 
 
 def _probe_ratios(telemetry: Telemetry) -> list[float]:
@@ -228,6 +232,6 @@ def _probe_ratios(telemetry: Telemetry) -> list[float]:
     edges = np.searchsorted(train.steps, probe.steps)
     return [
         float(probe.values[i] / np.mean(train.values[edges[i - 1] : edges[i]]))
-        for i in range(max(1, len(probe) // 2), len(probe))
+        for i in _late(probe)
         if edges[i] - edges[i - 1] >= 5
     ]

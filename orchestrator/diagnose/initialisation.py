@@ -9,10 +9,12 @@ from orchestrator.diagnose.curves import (
     early_update_peak,
     first_step,
     total_steps,
+    whole_run,
 )
 from orchestrator.diagnose.layers import at_start, is_tall, latest, weights
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
+from orchestrator.diagnose.structure import names
 from orchestrator.nouns import Finding, Telemetry
 
 WIDE, NARROW = 10.0, 0.1  # times the norm that torch draws by default
@@ -45,16 +47,16 @@ def untied_weights(telemetry: Telemetry) -> Finding | None:
     Exact (section 3 of docs/diagnosis.md, "to add": weight tying broken; the test is ours).
     Excluded: layers that are tied, matrices whose elements are all alike.
     """
-    layers = str(telemetry.header.get("untied") or "")
+    layers = names(telemetry, "untied")
     if not layers:
         return None
     return Finding(
         rule="untied_weights",
         severity=0.5,
         summary="{layers} equals an embedding and is another parameter: tied weights came apart",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
-        layer=layers.split(",")[0],
-        evidence={"layers": layers},
+        steps=whole_run(telemetry),
+        layer=layers[0],
+        evidence={"layers": ",".join(layers)},
         confounders=("a copy on purpose, to begin with",),
     )
 
@@ -88,7 +90,7 @@ def attention_saturation(telemetry: Telemetry) -> Finding | None:
         rule="attention_saturation",
         severity=0.8,
         summary="attention has {entropy:.2g} of the entropy of an even look (healthy: above 0.15)",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"entropy": median, "entropy_at_start": first},
         confounders=("local attention by design", "rows of one token"),
     )
@@ -159,7 +161,7 @@ def logit_scale(telemetry: Telemetry) -> Finding | None:
         rule="logit_scale",
         severity=0.8,
         summary="logits began with a standard deviation of {std:.3g} (healthy: about 1)",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"std": std},
         confounders=("inputs or weights that are too large", "a loss that is summed over a batch"),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import first_step, total_steps
+from orchestrator.diagnose.curves import first_step, whole_run
 from orchestrator.diagnose.layers import latest
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Series, Telemetry
@@ -83,7 +83,7 @@ def underflow(telemetry: Telemetry) -> Finding | None:
         rule="underflow",
         severity=0.8,
         summary="{zeros:.0%} of the gradient of {layer} is exactly zero",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         layer=name,
         evidence={"zeros": part, "layer": name},
         confounders=("classes that are masked", "classes that no batch holds"),

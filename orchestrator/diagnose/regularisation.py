@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orchestrator.diagnose.curves import first_step, total_steps
+from orchestrator.diagnose.curves import whole_run
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
@@ -47,7 +47,7 @@ def over_regularised(telemetry: Telemetry) -> Finding | None:
         rule="over_regularised",
         severity=0.9,
         summary=says + " and {remaining:.0%} of the start loss is left",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence=evidence,
         confounders=("a training that is merely short",),
     )

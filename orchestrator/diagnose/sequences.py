@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestrator.diagnose.curves import first_step, total_steps
+from orchestrator.diagnose.curves import whole_run
 from orchestrator.diagnose.evaluation import DIFFERS
 from orchestrator.diagnose.registry import ANYTHING, rule
 from orchestrator.nouns import Finding, Telemetry
@@ -17,7 +17,7 @@ def _told(telemetry: Telemetry, name: str, says: str, amount: float, *confounder
         rule=name,
         severity=1.0,
         summary=says,
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"amount": amount},
         confounders=confounders,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from orchestrator.diagnose.curves import first_step, total_steps
+from orchestrator.diagnose.curves import first_step, total_steps, whole_run
 from orchestrator.diagnose.layers import classes
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import ANYTHING, rule
@@ -27,7 +27,7 @@ def _wired_wrong(
         rule=rule_name,
         severity=1.0,
         summary=says,
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         layer=layers[0] if len(layers) == 1 else None,
         evidence={"count": float(len(layers)), "layers": listed},
         confounders=confounders,
@@ -114,7 +114,7 @@ def stale_gradients(telemetry: Telemetry) -> Finding | None:
         rule="stale_gradients",
         severity=1.0,
         summary="{stale:.0f} of {total:.0f} steps began on top of the last step's gradients",
-        steps=(first_step(telemetry), total_steps(telemetry) - 1),
+        steps=whole_run(telemetry),
         evidence={"stale": stale, "total": float(total)},
         confounders=("accumulation over optimizer steps on purpose",),
     )

@@ -265,5 +265,4 @@ def _difference(first: object, second: object) -> Tensor | None:
     one, two = logits.logits_of(first), logits.logits_of(second)
     if one is None or two is None or one.shape != two.shape:
         return None
-    one, two = one.float(), two.float()
-    return (one - two).abs().max() / one.abs().max().clamp_min(1e-30)
+    return logits.largest_change(one, two)

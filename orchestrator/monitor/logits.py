@@ -42,6 +42,12 @@ def logits_of(output: object) -> Tensor | None:
     return first_floating(output if named is None else named)
 
 
+def largest_change(before: Tensor, after: Tensor) -> Tensor:
+    """The largest difference between two answers of one shape, over the largest of `before` []."""
+    before = before.float()
+    return (before - after.float()).abs().max() / before.abs().max().clamp_min(1e-30)
+
+
 def rows_of(output: object, targets: object) -> tuple[Tensor, Tensor] | None:
     """Logits [n, K] and classes [n] of a classification into K >= 2; None if it is none.
 

@@ -63,6 +63,9 @@ def look(model: nn.Module, tokens: Tokens, output: object) -> Tensor | None:
     The model is called once more.
     """
     values, targets = tokens.values, tokens.targets
+    before = _by_time(output, targets)
+    if before is None:
+        return None
     counts = targets != logits.IGNORED
     at_place = _share(targets == values, counts)
     one_on = _share(targets[:, :-1] == values[:, 1:], counts[:, :-1])
@@ -71,23 +74,20 @@ def look(model: nn.Module, tokens: Tokens, output: object) -> Tensor | None:
     low, high = values.min(), values.max()
     other = values.clone()
     other[:, -1] = torch.where(values[:, -1] == low, high, low)
-    before, after = (_by_time(answer, values.shape) for answer in (output, tokens.answer(other)))
-    if before is None or after is None:
+    after = _by_time(tokens.answer(other), targets)
+    if after is None:
         return None
-    change = (before - after)[:, :-1].abs().max() / before.abs().max().clamp_min(1e-30)
+    last_aside = torch.cat([after[:, :-1], before[:, -1:]], 1)
+    change = logits.largest_change(before, last_aside)
     padding = _padding(model)
     padded = torch.zeros_like(counts) if padding is None else values == padding
     return torch.stack([at_place, one_on, change, _share(padded, counts)])
 
 
-def _by_time(output: object, shape: torch.Size) -> Tensor | None:
+def _by_time(output: object, targets: Tensor) -> Tensor | None:
     """Logits [batch, time, K], whichever dimension torch has the classes in."""
-    answer = logits.logits_of(output)
-    if answer is None or answer.dim() != 3:
-        return None
-    if answer.shape[:2] == shape:
-        return answer.float()
-    return answer.mT.float() if answer.mT.shape[:2] == shape else None
+    found = logits.rows_of(output, targets)
+    return None if found is None else found[0].reshape(*targets.shape, -1)
 
 
 def _share(is_so: Tensor, counts: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+from orchestrator.clip_nouns import MATCHED_LR
 from orchestrator.nouns import Ablation, Campaign, Policy
 from orchestrator.plan.seeds import seed_block
 from orchestrator.stats import sequential
@@ -17,9 +18,6 @@ nothing tells a hypothesis' effect from another's, so it must only be the same f
 
 PRIOR = 0.5
 """Chance that a hypothesis is true. Ours, and for the same reason the same for all."""
-
-CONTROL = "matched_lr"
-"""Shows what clipping does beside a lower learning rate: neither is worth much alone."""
 
 
 def affordable(
@@ -79,20 +77,19 @@ def _entropy(chance: float) -> float:
 def _split(drawn: Sequence[Ablation], room: int, seeds: int, level: float) -> tuple[int, ...]:
     """Arms of each ablation, `room` in all; found exactly, one ablation after another.
 
-    Of the ways to use up as many arms, all but the best are forgotten; apart are kept those with
-    clipping, for its control comes later.
+    Of the ways to use up as many arms, all but the best are forgotten. Those with clipping are kept
+    apart, for its control comes later: it is worth something beside clipping only, and whole.
     """
     best: dict[tuple[int, bool], tuple[float, tuple[int, ...]]] = {(0, False): (0.0, ())}
     for ablation in drawn:
-        longer: dict[tuple[int, bool], tuple[float, tuple[int, ...]]] = {}
-        of = len(ablation.arms)
-        for (used, clips), (bits, counts) in best.items():
+        of, ways = len(ablation.arms), best
+        told = [information(c, of=of, seeds=seeds, level=level) for c in range(of + 1)]
+        best = {}
+        for (used, clips), (bits, counts) in ways.items():
             control = [of] if clips else [0]
-            for count in control if ablation.name == CONTROL else range(of + 1):
+            for count in control if ablation.name == MATCHED_LR else range(of + 1):
                 way = (used + count, clips or (ablation.name == "clip" and count > 0))
-                told = information(count, of=of, seeds=seeds, level=level)
-                candidate = (round(bits + told, 9), (*counts, count))
+                candidate = (round(bits + told[count], 9), (*counts, count))
                 if way[0] <= room:
-                    longer[way] = max(longer.get(way, candidate), candidate)
-        best = longer
+                    best[way] = max(best.get(way, candidate), candidate)
     return max(best.values())[1]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from orchestrator.clip_nouns import CONTROL, ClipAlarm
+from orchestrator.clip_nouns import CONTROL, MATCHED_LR, ClipAlarm
 from orchestrator.nouns import Ablation, Arm, ClipForecast, Factor, Hypothesis, Move, Telemetry
 from orchestrator.plan.arms import arm_at, at_present, off_value
 from orchestrator.plan.clip import Survey, from_telemetry, survey, until_it_broke, watch
@@ -69,7 +69,7 @@ def control(
         return None, f"{told}, all in rare steps: no matched control is due"
     off = off_value(clip)
     moved = () if clip.baseline == off else (clip.key,)
-    factor = replace(lr, name="matched_lr", levels=(), moves_with=(*lr.moves_with, *moved))
+    factor = replace(lr, name=MATCHED_LR, levels=(), moves_with=(*lr.moves_with, *moved))
     start = replace(baseline, overrides=tuple({**dict(baseline.overrides), clip.key: off}.items()))
     arms = tuple(
         arm_at(factor, v, start if moved else baseline) for v in sorted(dict.fromkeys(rates))
@@ -77,9 +77,9 @@ def control(
     claim = "lr lowered by as much as clipping removes, without clipping, improves the metric too"
     why = f"{told}, and may be a hidden learning rate"
     hypothesis = Hypothesis(
-        ablation.hypothesis.finding, "matched_lr", Move.DOWN, claim, why, "train_loss", Move.DOWN
+        ablation.hypothesis.finding, MATCHED_LR, Move.DOWN, claim, why, "train_loss", Move.DOWN
     )
-    return Ablation("matched_lr", hypothesis, factor, arms), ""
+    return Ablation(MATCHED_LR, hypothesis, factor, arms), ""
 
 
 def forecasts(ablation: Ablation, found: Survey) -> tuple[ClipForecast, ...]:

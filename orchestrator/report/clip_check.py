@@ -8,6 +8,7 @@ from statistics import mean, median
 import numpy as np
 
 from orchestrator import telemetry
+from orchestrator.clip_nouns import MATCHED_LR
 from orchestrator.nouns import (
     Ablation,
     Arm,
@@ -21,7 +22,7 @@ from orchestrator.report import words
 from orchestrator.report.blocks import Table
 from orchestrator.report.pictures import Reader
 
-NAMES = ("clip", "matched_lr")
+NAMES = ("clip", MATCHED_LR)
 """Ablations of clipping: the thresholds, and no clipping at the matched learning rate."""
 
 

@@ -42,24 +42,29 @@ def few_val(data: Data, rng: np.random.Generator) -> Data:
     return replace(data, val=(data.val[0][rows], data.val[1][rows]))
 
 
+def both(data: Data, change: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> Data:
+    """Train and then validation changed alike, given images and labels."""
+    return replace(data, train=change(*data.train), val=change(*data.val))
+
+
 def pixels(largest: float) -> DataChange:
     """Intensities from 0 to `largest`, as they come from a file."""
 
     def scaled(data: Data, _: np.random.Generator) -> Data:
         low, high = data.train[0].min(), data.train[0].max()
-        sets = [((x - low) / (high - low) * largest, y) for x, y in (data.train, data.val)]
-        return replace(data, train=sets[0], val=sets[1])
+        return both(data, lambda x, y: ((x - low) / (high - low) * largest, y))
 
     return scaled
 
 
 def exposed(data: Data, rng: np.random.Generator) -> Data:
     """Every image in a light of its own: times up to 4 or down to a quarter."""
-    sets = []
-    for images, labels in (data.train, data.val):
+
+    def lit(images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         light = torch.tensor(4.0 ** rng.uniform(-1, 1, (len(labels), 1, 1)), dtype=torch.float32)
-        sets.append((images * light, labels))
-    return replace(data, train=sets[0], val=sets[1])
+        return images * light, labels
+
+    return both(data, lit)
 
 
 def random_labels(data: Data, rng: np.random.Generator) -> Data:
@@ -100,19 +105,18 @@ def tokens(*, shifted: bool = True, padded: bool = False, ignored: bool = True) 
     """
 
     def made(data: Data, rng: np.random.Generator) -> Data:
-        sets = []
         low, high = data.train[0].min(), data.train[0].max()
-        for images, _ in (data.train, data.val):
+
+        def read(images: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
             levels = ((images.flatten(1) - low) / (high - low) * LEVELS).long()
             given = levels.clamp_max(LEVELS - 1)
             if padded:
                 ends = torch.tensor(rng.integers(16, 64, len(given)))
                 given = torch.where(torch.arange(64) < ends[:, None], given, LEVELS)
             inputs, targets = given[:, :-1], given[:, 1:] if shifted else given[:, :-1]
-            if ignored:
-                targets = torch.where(targets == LEVELS, -100, targets)
-            sets.append((inputs, targets))
-        return replace(data, train=sets[0], val=sets[1])
+            return inputs, torch.where(targets == LEVELS, -100, targets) if ignored else targets
+
+        return both(data, read)
 
     return made
 
@@ -200,10 +204,6 @@ def without_first(model: nn.Module) -> list[nn.Parameter]:
 
 def flipped(loss: Tensor, _: int) -> Tensor:
     return -loss
-
-
-def times_loss(factor: float) -> Callable[[Tensor, int], Tensor]:
-    return lambda loss, _: factor * loss
 
 
 def nan_at(when: int) -> Callable[[Tensor, int], Tensor]:

@@ -24,7 +24,6 @@ from zoo.changes import (
     redrawn,
     sgd,
     times,
-    times_loss,
     tokens,
     with_softmax,
     without_first,
@@ -201,7 +200,7 @@ MORE_FAULTS = (
         optimizer=sgd(0.5),
         accumulate=16,
         batch=2,
-        objective=times_loss(16.0),
+        tamper=times(16.0),
     ),
     row(
         "convolution: batch norm, batch of 1",
