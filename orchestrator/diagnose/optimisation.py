@@ -9,6 +9,7 @@ from orchestrator.diagnose.curves import (
     SHORT_PATH,
     TINY_UPDATE,
     active_span,
+    condensed,
     early_update_peak,
     first_step,
     is_tiny,
@@ -18,7 +19,7 @@ from orchestrator.diagnose.curves import (
 from orchestrator.diagnose.layers import weights
 from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
-from orchestrator.nouns import Finding, Telemetry
+from orchestrator.nouns import Finding, Series, Telemetry
 from orchestrator.telemetry.robust import finite
 
 LOSSES = "train/loss|probe/loss"
@@ -154,8 +155,9 @@ def plateau(telemetry: Telemetry) -> Finding | None:
     above a tenth of its peak: falling by less than 2 standard errors (row 19 of docs/diagnosis.md),
     and measured well enough to say so: fall plus 2 standard errors below 10 % of the level (ours:
     without it every noisy curve is flat); on an underfit run. Excluded: decay of the schedule to
-    its tail, a floor once accuracy has been reached (label smoothing), too few points. Without any
-    accuracy the floor of the loss is unknown, and only a loss above 60 % of its start is taken.
+    its tail, a floor once accuracy has been reached (label smoothing), too few points, a probe of
+    few points where the losses of the steps still fall. Without any accuracy the floor of the loss
+    is unknown, and only a loss above 60 % of its start is taken.
     """
     course = progress(telemetry)
     if course is None or not course.is_underfit:
@@ -169,6 +171,8 @@ def plateau(telemetry: Telemetry) -> Finding | None:
     line = trend(steps[-window:], losses[-window:])
     level = float(np.median(losses[-window:]))
     if line.t < -2 or 2 * line.error - line.change > 0.1 * abs(level):
+        return None
+    if _steps_fall(telemetry, steps[-window], last):
         return None
     moved = update_ratio(telemetry, steps[-window], last).values
     change, evidence = line.change / level, dict[str, float | str]()
@@ -185,6 +189,22 @@ def plateau(telemetry: Telemetry) -> Finding | None:
         evidence=evidence,
         confounders=("a floor of the loss: noisy targets, label smoothing", "a curriculum"),
     )
+
+
+def _steps_fall(telemetry: Telemetry, first: float, last: float) -> bool:
+    """Whether the losses of the steps fall by 2 standard errors and by a hundredth of their level.
+
+    They are many more than the points of a probe; of very many a fall of nothing is significant.
+    """
+    if "train/loss" not in telemetry:
+        return False
+    loss = finite(telemetry["train/loss"])
+    within = (loss.steps >= first) & (loss.steps <= last)
+    blocks = condensed(Series(loss.steps[within], loss.values[within], loss.unit))
+    if len(blocks) < 5:
+        return False
+    line = trend(blocks.steps.astype(np.float64), blocks.values)
+    return line.t < -2 and -line.change > 0.01 * abs(float(np.median(blocks.values)))
 
 
 @rule(

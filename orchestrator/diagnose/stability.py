@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from orchestrator.diagnose.curves import (
@@ -16,7 +18,12 @@ from orchestrator.diagnose.progress import progress
 from orchestrator.diagnose.registry import rule
 from orchestrator.nouns import Finding, Telemetry
 from orchestrator.telemetry.robust import finite
-from orchestrator.telemetry.signals import early_update_ratio, loss_spike_steps
+from orchestrator.telemetry.signals import (
+    CHANCE_SPIKE,
+    early_update_ratio,
+    loss_jump_steps,
+    loss_spike_steps,
+)
 
 PEAK = 5.0
 DOUBLED = 2.0
@@ -107,16 +114,18 @@ def loss_spikes(telemetry: Telemetry) -> Finding | None:
 
     Spikes as `telemetry.signals` defines them (median of 3 losses above 6 MAD of the 50 before and
     clear of all of them), at least a tenth of the start loss high, after the learning rate reached
-    half its peak: three, or one of 5x the start. Source: row 9 of docs/diagnosis.md; MAD rule of
-    Leys et al. 2013; count and heights are ours, calibrated in scripts/bench_rules.py. Excluded:
-    single heavy-tailed batches, warm-up, the jitter of a converged loss. `grad_norm_ratio` is the
-    largest gradient norm of the 4 steps up to a spike over the median of the 50 before.
+    half its peak: three, more than independent batches would show by chance (1 %), or one of 5x the
+    start. Source: row 9 of docs/diagnosis.md; MAD rule of Leys et al. 2013; count and heights are
+    ours, calibrated in scripts/bench_rules.py. Excluded: heavy-tailed batches, warm-up, the jitter
+    of a converged loss. `grad_norm_ratio` is the largest gradient norm of the 4 steps up to a spike
+    over the median of the 50 before.
     """
     course = progress(telemetry)
     if course is None or course.start <= 0:
         return None
     found = _high_spikes(telemetry, 0.1 * course.start)
-    if len(found) < 3 and max(found.values(), default=0.0) < 5 * course.start:
+    is_often = len(found) >= 3 and _by_chance(telemetry, len(found)) < 0.01
+    if not is_often and max(found.values(), default=0.0) < 5 * course.start:
         return None
     evidence: dict[str, float | str] = {
         "spikes": float(len(found)),
@@ -195,6 +204,19 @@ def _high_spikes(telemetry: Telemetry, least: float) -> dict[int, float]:
             if height >= least:
                 found[step] = height
     return found
+
+
+def _by_chance(telemetry: Telemetry, spikes: int) -> float:
+    """How probably independent losses with as many jumps would show so many spikes, at most.
+
+    Binomial: losses of a few samples each jump all the time, and now and then two stand together.
+    """
+    jumps = max(spikes, len(loss_jump_steps(telemetry)))
+    each = [
+        math.comb(jumps, k) * CHANCE_SPIKE**k * (1 - CHANCE_SPIKE) ** (jumps - k)
+        for k in range(spikes)
+    ]
+    return 1 - math.fsum(each)
 
 
 def _norm_before(telemetry: Telemetry, steps: list[int]) -> float | None:

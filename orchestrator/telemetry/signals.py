@@ -154,17 +154,38 @@ def loss_spike_steps(telemetry: Telemetry) -> Ints:
     times as much as any of the 50 did, which needs no assumption about tails. Jumps within 50 steps
     are one spike; a loss that is not finite is a jump. False alarms: tests/telemetry.
     """
-    if "train/loss" not in telemetry or len(telemetry["train/loss"]) < _WINDOW + 3:
+    return _jumps(telemetry, 3)
+
+
+def loss_jump_steps(telemetry: Telemetry) -> Ints:
+    """Steps whose loss alone is as far above its recent level as a spike: bad batches, and spikes.
+
+    Were all losses independent, at most `CHANCE_SPIKE` of them would be spikes.
+    """
+    return _jumps(telemetry, 1)
+
+
+CHANCE_SPIKE = 4 / 52
+"""How probably one of the two losses on either side of a jump is above the same 50 as well.
+
+Of 52 exchangeable losses the last two are the highest once in 52 * 51 / 2; that the last of 51 is,
+happens once in 51; the ratio, 2 / 52, for each of two. A margin over the 50 makes it rarer still.
+"""
+
+
+def _jumps(telemetry: Telemetry, width: int) -> Ints:
+    """First steps of the jumps of the median of `width` losses, at least 50 steps apart."""
+    if "train/loss" not in telemetry or len(telemetry["train/loss"]) < _WINDOW + width:
         return np.empty(0, dtype=np.int64)
     loss = np.nan_to_num(telemetry["train/loss"].values, nan=np.inf)
-    windows = np.lib.stride_tricks.sliding_window_view(loss, _WINDOW)[:-3]  # [n - 52, 50]
-    threes = np.median(np.lib.stride_tricks.sliding_window_view(loss[_WINDOW:], 3), axis=1)
-    highest = windows.max(axis=1)
-    above = np.flatnonzero(threes > highest)  # the others cannot be, and medians are slow
+    windows = np.lib.stride_tricks.sliding_window_view(loss, _WINDOW)[:-width]  # [n - 49 - w, 50]
+    ahead = np.lib.stride_tricks.sliding_window_view(loss[_WINDOW:], width)
+    medians, highest = np.median(ahead, axis=1), windows.max(axis=1)
+    above = np.flatnonzero(medians > highest)  # the others cannot be, and medians are slow
     level, mad = _recent(windows, above)
     spread = np.maximum(NORMAL * mad, 0.01 * np.abs(level))
     far = np.maximum(6 * spread, 1.5 * (highest[above] - level))
-    jumps = above[threes[above] - level > far]
+    jumps = above[medians[above] - level > far]
     first = np.diff(jumps, prepend=-_WINDOW - 1) > _WINDOW
     steps: Ints = telemetry["train/loss"].steps[_WINDOW + jumps[first]]
     return steps

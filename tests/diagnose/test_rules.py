@@ -8,6 +8,7 @@ import pytest
 from orchestrator.diagnose import RULES, diagnose
 from orchestrator.diagnose.synthetic import World, edited, simulate, without
 from orchestrator.nouns import Series, Telemetry
+from orchestrator.telemetry.signals import loss_spike_steps
 
 NOISE_FREE = World(noise=0.05, jitter=0.01)
 
@@ -98,6 +99,15 @@ def test_a_flat_tail_of_the_schedule_is_no_plateau():
 def test_a_loss_too_noisy_to_tell_is_no_plateau():
     noisy = draw(floor=1.5, error=0.5, speed=3.0, jitter=0.5, gap=0.0)
     assert fired("plateau", noisy) is None
+
+
+def test_a_probe_of_few_points_is_no_plateau_while_the_steps_still_fall():
+    flat = draw(1, floor=1.5, error=0.5, speed=30.0, gap=0.0, evaluations=8)
+    assert fired("plateau", flat)
+    falling = edited(flat, "train/loss", lambda v: v - np.linspace(0, 0.15, len(v)))
+    assert fired("plateau", falling) is None
+    hardly = edited(flat, "train/loss", lambda v: v - np.linspace(0, 0.015, len(v)))
+    assert fired("plateau", hardly)
 
 
 SLOW = {"speed": 0.3, "update": 6e-5}
@@ -261,6 +271,28 @@ def test_jitter_of_a_converged_loss_is_no_spike():
 
 def test_single_bad_batches_are_no_spike():
     assert told(spiky(6, 3.0, length=1)) == []
+
+
+def heavy_tailed(seed, steps=10_000):
+    rng = np.random.default_rng(seed)
+    loss = 1.5 * np.exp(-np.arange(steps) / 500) + 0.05 * rng.lognormal(0, 1.2, steps)
+    return Telemetry({"train/loss": Series(np.arange(steps), loss)}, {})
+
+
+def test_losses_of_a_few_samples_each_now_and_then_stand_together_by_chance():
+    """Batches of 2: in a long run their jumps pass for spikes, but no oftener than they must."""
+    spikes = [len(loss_spike_steps(heavy_tailed(seed))) for seed in range(10)]
+    assert np.mean(np.array(spikes) >= 3) >= 0.7
+    assert not any(fired("loss_spikes", heavy_tailed(seed)) for seed in range(10))
+
+
+def test_spikes_among_losses_of_a_few_samples_each_are_told():
+    def swell(values):
+        for at in range(500, 9500, 600):
+            values[at : at + 8] += 5
+        return values
+
+    assert fired("loss_spikes", edited(heavy_tailed(0), "train/loss", swell))
 
 
 # --- clipping -------------------------------------------------------------------------------------
