@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from orchestrator.monitor import logits, sequences
 from orchestrator.monitor.facts import is_sharded, unwrapped
+from orchestrator.monitor.provenance import data_digest
 from orchestrator.monitor.undisturbed import undisturbed
 from orchestrator.monitor.units import Units
 from orchestrator.monitor.values import Read
@@ -47,7 +48,7 @@ class Evaluation(NamedTuple):
     `shares` [modules] are those of the dead units in each. `inconsistency` is the largest
     difference of two passes over one batch over the largest output, None where that was not tried;
     `extremes` [2] are those of `logits.Sums`, `sequence` [4] are `sequences.FACTS`. `classes` is 0
-    if it is no classification.
+    if it is no classification. `data` is a digest of the first batch, "" where none was made.
     """
 
     metrics: Mapping[str, Tensor]
@@ -58,6 +59,7 @@ class Evaluation(NamedTuple):
     inconsistency: Tensor | None
     extremes: Tensor | None
     sequence: Tensor | None
+    data: str
 
     def tensors(self) -> Iterator[Tensor]:
         """All that is still on the device, but for the metrics."""
@@ -88,14 +90,15 @@ def evaluate(
 ) -> Evaluation:
     """Pass the probe set through `model`, which is left as it was.
 
-    Only for loss and accuracy, unless it `looks` at logits and units as well. It `tries` the first
-    batch twice, and once more if it is one of tokens.
+    Only for loss and accuracy, unless it `looks` at logits and units as well. Of the first batch it
+    makes a digest if it `tries` it, which is to call the model on it twice, and once more if it is
+    one of tokens.
     """
     model = unwrapped(model)
     device = next(model.parameters()).device
     units = Units(model) if looks else None
     seen: list[_Seen] = []
-    inconsistency = sequence = None
+    inconsistency, sequence, data = None, None, ""
     with undisturbed(model):
         for given in probe_set:
             batch = _moved(given, device)
@@ -103,11 +106,12 @@ def evaluate(
                 output = model(*batch.arguments, **batch.keywords)
             seen.append(_see(output, batch, loss))
             if tries and len(seen) == 1:
+                data = data_digest(given)
                 inconsistency = _difference(output, model(*batch.arguments, **batch.keywords))
                 sequence = _sequence(model, batch, output)
         if not seen:
             raise ValueError("the probe set is empty: a generator can be gone through only once")
-        return _summary(seen, units, inconsistency, sequence)
+        return _summary(seen, units, inconsistency, sequence, data)
 
 
 def write(rows: Sequence[tuple[int, Evaluation]], read: Read, writer: Writer) -> dict[str, Scalar]:
@@ -130,6 +134,8 @@ def write(rows: Sequence[tuple[int, Evaluation]], read: Read, writer: Writer) ->
         if evaluation.sequence is not None:
             found = zip(sequences.FACTS, read.vector(evaluation.sequence), strict=True)
             facts |= {name: float(value) for name, value in found}
+        if evaluation.data:
+            facts["probe_data"] = evaluation.data
     return facts
 
 
@@ -221,6 +227,7 @@ def _summary(
     units: Units | None,
     inconsistency: Tensor | None,
     sequence: Tensor | None,
+    data: str,
 ) -> Evaluation:
     metrics: dict[str, Tensor] = {}
     loss = _mean_loss([(each.loss, each.weight) for each in seen if each.loss is not None])
@@ -242,6 +249,7 @@ def _summary(
         inconsistency=inconsistency,
         extremes=pool.extremes if pool and units else None,
         sequence=sequence,
+        data=data,
     )
 
 

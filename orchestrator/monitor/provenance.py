@@ -10,7 +10,7 @@ import platform
 import random
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +64,28 @@ def code_version(script: str | None) -> str:
         if commit:
             return commit
     return f"sha256:{_digest(path.read_bytes())}"
+
+
+def data_digest(batch: object) -> str:
+    """Of all dense tensors in a batch, through tuples, lists and mappings: kind, shape, numbers.
+
+    Equal digests are equal data, prepared alike. From an accelerator the numbers are waited for.
+    """
+    digest = hashlib.sha256()
+    for tensor in _tensors(batch):
+        digest.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
+        numbers = tensor.detach().cpu().contiguous().reshape(-1)
+        digest.update(numbers.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def _tensors(part: object) -> Iterator[torch.Tensor]:
+    if isinstance(part, torch.Tensor) and part.layout is torch.strided:
+        yield part
+    elif isinstance(part, Mapping):
+        yield from (tensor for each in part.values() for tensor in _tensors(each))
+    elif isinstance(part, tuple | list):
+        yield from (tensor for each in part for tensor in _tensors(each))
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

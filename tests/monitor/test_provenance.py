@@ -14,7 +14,7 @@ from torch import nn
 import orchestrator
 from orchestrator import watch
 from orchestrator.monitor import provenance, streams
-from orchestrator.monitor.provenance import code_version
+from orchestrator.monitor.provenance import code_version, data_digest
 from orchestrator.telemetry import read
 
 
@@ -146,3 +146,29 @@ def test_autocast_is_seen_in_the_first_step(tmp_path, dtype, level):
     found = read(tmp_path).header.get("autocast")
     assert found == (None if dtype is None else str(dtype).removeprefix("torch."))
     assert read(tmp_path).header["precision"] == "float32"
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_the_probes_data_is_told_apart_by_its_numbers_kind_and_shape(kind):
+    data = (torch.arange(12) % 5).reshape(3, 4).to(kind)
+    same = data_digest((data.clone().T.contiguous().T, {"labels": torch.ones(3)}))
+    assert same == data_digest([data, {"labels": torch.ones(3)}])
+    other = data.clone()
+    other[2, 3] = 0 if other[2, 3] else 1
+    assert same != data_digest((other, {"labels": torch.ones(3)}))
+    assert same != data_digest((data.reshape(4, 3), {"labels": torch.ones(3)}))
+    assert same != data_digest((data, {"labels": torch.ones(4)}))
+    assert data_digest(data.float()) != data_digest(data.double())
+
+
+def test_the_header_tells_the_first_batch_of_the_probe(tmp_path):
+    def probed(folder, shift):
+        _, _, monitor = start(folder)
+        ((inputs, targets),) = batches(1)[0]
+        monitor.probe(inputs + shift, targets, loss=nn.functional.cross_entropy)
+        monitor.probe(inputs + 1, targets, loss=nn.functional.cross_entropy)
+        monitor.close()
+        return read(folder).header["probe_data"]
+
+    first, again = probed(tmp_path / "a", 0.0), probed(tmp_path / "b", 0.0)
+    assert first == again != probed(tmp_path / "c", 0.5)
