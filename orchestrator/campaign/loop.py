@@ -64,6 +64,8 @@ class _Loop:
         baseline, block, ending = original, 1, ""
         tried: set[tuple[str, Move]] = set()
         for number in range(1, self.campaign.budget.rounds + 1):
+            if number > 1:
+                self._publish()
             seeds = plan.seed_block(self.protocol, number=block, stage="screen")
             planned, ending = self._plan(number, baseline, seeds, tried)
             if planned is None:
@@ -73,10 +75,10 @@ class _Loop:
             if adopted is not None:
                 baseline = dataclasses.replace(adopted, name="baseline")
                 block, tried = number + 1, set()
-            self._publish()
             if ending:
                 break
         if baseline.overrides != original.overrides:
+            self._publish()
             self._headline(original, baseline)
         rounds = self.campaign.budget.rounds
         ending = ending or f"all rounds are spent (budget.rounds={rounds})"
