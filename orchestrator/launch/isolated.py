@@ -28,6 +28,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, open_dict
 
 from orchestrator.launch.files import TrialFiles
+from orchestrator.launch.sweep import Sweep
 from orchestrator.launch.warm import Ending, Job, Setting
 from orchestrator.nouns import Outcome, Status
 
@@ -150,9 +151,9 @@ class Batch:
     ) -> Iterator[Job]:
         """One job per list of overrides, composed when it is asked for."""
         state = Singleton.get_state()
+        jobs = Sweep(self.hydra_context.config_loader, self.config)
         for number, overrides in enumerate(job_overrides):
-            loader = self.hydra_context.config_loader
-            config = loader.load_sweep_config(self.config, list(overrides))
+            config = jobs.config(overrides)
             with open_dict(config):
                 config.hydra.job.id = config.hydra.job.num = first + number
             sweep = config.hydra.sweep
