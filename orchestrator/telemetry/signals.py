@@ -193,17 +193,25 @@ def _jumps(telemetry: Telemetry, width: int) -> Ints:
 
 @_signal("count")
 def grad_spikes(telemetry: Telemetry) -> float | None:
+    """How often the gradient norm jumped far above its recent level: see `grad_spike_steps`."""
+    if "grad_norm" not in telemetry or len(telemetry["grad_norm"]) <= _WINDOW:
+        return None
+    return float(len(grad_spike_steps(telemetry)))
+
+
+def grad_spike_steps(telemetry: Telemetry) -> Ints:
     """Steps whose gradient norm is above ten times the median of the 50 steps before, or infinite.
 
     10 to 100 times the running median is what precedes a loss spike by 1 to 3 steps.
     """
     if "grad_norm" not in telemetry or len(telemetry["grad_norm"]) <= _WINDOW:
-        return None
+        return np.empty(0, dtype=np.int64)
     norm = telemetry["grad_norm"].values
     windows = np.lib.stride_tricks.sliding_window_view(norm, _WINDOW)[:-1]  # [n - 50, 50]
     above = np.flatnonzero(norm[_WINDOW:] > 10 * windows.min(axis=1))
     level, _ = _recent(windows, above)
-    return float(np.sum(norm[_WINDOW:][above] > 10 * level))
+    steps: Ints = telemetry["grad_norm"].steps[_WINDOW:][above[norm[_WINDOW:][above] > 10 * level]]
+    return steps
 
 
 @_signal("s")

@@ -4,10 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from orchestrator.diagnose import RULES, blocking, diagnose, hypothesise
 from orchestrator.diagnose.hypotheses import TABLE
 from orchestrator.diagnose.remedies import REMEDIES
+from orchestrator.diagnose.stability import at_least
 from orchestrator.diagnose.synthetic import LAYERS, World, edited, simulate, without
 from orchestrator.nouns import Batch, Factor, Series, Telemetry
 
@@ -376,6 +378,17 @@ def test_a_gradient_that_jumps_before_the_loss_is_a_warning_with_step_and_batch(
     assert (finding.evidence["step"], finding.evidence["batches"]) == (498, "shard 7")
     same = edited(edited(draw(), "train/loss", jump), "grad_norm", lambda v: v)
     assert fired("gradient_spike", same) is None
+
+    def often(values):
+        values[100::25] *= 60
+        return values
+
+    assert fired("gradient_spike", edited(spiky, "grad_norm", often)) is None
+
+
+@pytest.mark.parametrize(("k", "n", "p"), [(1, 1, 0.077), (3, 12, 0.077), (2, 2, 0.3), (3, 3, 0.0)])
+def test_the_chance_of_so_many_events_is_the_binomials(k, n, p):
+    assert at_least(k, n, p) == pytest.approx(binom.sf(k - 1, n, p), abs=1e-12)
 
 
 # --- what to do -----------------------------------------------------------------------------------
