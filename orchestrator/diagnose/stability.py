@@ -115,11 +115,11 @@ def loss_spikes(telemetry: Telemetry) -> Finding | None:
 
     Spikes as `telemetry.signals` defines them (median of 3 losses above 6 MAD of the 50 before and
     clear of all of them), at least a tenth of the start loss high, after the learning rate reached
-    half its peak: three, more than independent batches would show by chance (1 %), or one of 5x the
-    start. Source: row 9 of docs/diagnosis.md; MAD rule of Leys et al. 2013; count and heights are
-    ours, calibrated in scripts/bench_rules.py. Excluded: heavy-tailed batches, warm-up, the jitter
-    of a converged loss. `grad_norm_ratio` is the largest gradient norm of the 4 steps up to a spike
-    over the median of the 50 before.
+    half its peak: three, more than independent batches would show by chance (1 %), or one whose
+    median of 5 is 5x the start. Source: row 9 of docs/diagnosis.md; MAD rule of Leys et al. 2013;
+    count and heights are ours, calibrated in scripts/bench_rules.py. Excluded: heavy-tailed
+    batches, warm-up, the jitter of a converged loss. `grad_norm_ratio` is the largest gradient norm
+    of the 4 steps up to a spike over the median of the 50 before.
     """
     course = progress(telemetry)
     if course is None or course.start <= 0:
@@ -127,7 +127,7 @@ def loss_spikes(telemetry: Telemetry) -> Finding | None:
     found = _high_spikes(telemetry, 0.1 * course.start)
     jumps = max(len(found), len(loss_jump_steps(telemetry)))
     is_often = len(found) >= 3 and at_least(len(found), jumps, CHANCE_SPIKE) < 0.01
-    if not is_often and max(found.values(), default=0.0) < 5 * course.start:
+    if not is_often and not _high_spikes(telemetry, 5 * course.start, width=5):
         return None
     evidence: dict[str, float | str] = {
         "spikes": float(len(found)),
@@ -200,16 +200,16 @@ def _warning(telemetry: Telemetry, warned: int, spike: int, jump: float, height:
     )
 
 
-def _high_spikes(telemetry: Telemetry, least: float) -> dict[int, float]:
-    """Step and height of every spike that is at least so high; heights are medians of 3 losses."""
+def _high_spikes(telemetry: Telemetry, least: float, width: int = 3) -> dict[int, float]:
+    """Step and height of every spike that is at least so high, as the median of `width` losses."""
     loss = finite(telemetry["train/loss"])
     begin, _ = active_span(telemetry, 0.5)
     found: dict[int, float] = {}
     for step in loss_spike_steps(telemetry).tolist():
         at = int(np.searchsorted(loss.steps, step))
         before, after = loss.values[max(0, at - 50) : at], loss.values[at : at + 20]
-        if step >= begin and len(before) and len(after) >= 3:
-            height = float(np.max(running_median(after, 3)) - np.median(before))
+        if step >= begin and len(before) and len(after) >= width:
+            height = float(np.max(running_median(after, width)) - np.median(before))
             if height >= least:
                 found[step] = height
     return found

@@ -62,6 +62,21 @@ def _bad_batches(rng: np.random.Generator) -> Telemetry:
     return edited(_varied()(rng), "train/loss", outlying)
 
 
+def _few_samples(rng: np.random.Generator) -> Telemetry:
+    """Batches of one or two, for long: small losses and gradients, and now and then large ones.
+
+    Untrained, a network is equally wrong about each sample; the tails come with what it learns.
+    """
+    spread = 1.2 * np.minimum(1.0, np.arange(10_000) / 300)
+    scale = np.exp(rng.normal(-(spread**2) / 2, spread))  # of mean 1
+
+    def tailed(values: Floats) -> Floats:
+        return values * scale
+
+    whole = _varied(steps=len(scale), noise=0.05)(rng)
+    return edited(edited(whole, "train/loss", tailed), "grad_norm", tailed)
+
+
 def _skipped(rng: np.random.Generator) -> Telemetry:
     def infinite(values: Floats) -> Floats:
         values[: rng.integers(1, 6)] = np.inf
@@ -128,6 +143,7 @@ HEALTHY: dict[str, Healthy] = {
     "first loss 5-20x the second": _first_loss,
     "loss noise with 4 degrees of freedom": _heavy_tails,
     "1 % outlying batches": _bad_batches,
+    "losses of a few samples each": _few_samples,
     "fine-tuning with small steps": _varied(start=0.9, update=2e-4, floor=0.5, error=0.05),
     "Adam clipped at every step": _varied(max_norm=0.01),
     "SGD clipped at 9 of 10 steps": _varied(optimizer="SGD", norm=20.0, max_norm=6.0),
