@@ -24,6 +24,8 @@ REMEDIES = {
     "targets_unshifted": "predict tokens[:, 1:] from tokens[:, :-1]",
     "padding_counts": "give padding the target -100 (ignore_index), and padding_idx no token that "
     "means something",
+    "padding_seen": "mask the padding as keys of the attention (key_padding_mask, attention_mask), "
+    "and leave it out of pooling",
     "untied_weights": "tie them anew after copying or moving the model, or draw them apart",
     "input_scale": "standardise the inputs with the train set's mean and standard deviation",
     "validation_shift": "evaluate train data through the validation path and compare; preprocess "

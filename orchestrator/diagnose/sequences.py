@@ -28,11 +28,11 @@ def _fact(telemetry: Telemetry, name: str) -> float:
     return float(telemetry.header.get(name) or 0.0)
 
 
-def _sees_ahead(telemetry: Telemetry) -> float | None:
-    """How much an output changes with a later token; None if it changes by itself as well."""
+def _change(telemetry: Telemetry, name: str) -> float | None:
+    """How much outputs change in a test of the header's; None if they change by themselves too."""
     if max(telemetry["eval_inconsistency"].values, default=0.0) > DIFFERS:
         return None
-    return _fact(telemetry, "future_leak")
+    return _fact(telemetry, name)
 
 
 @rule(
@@ -50,7 +50,7 @@ def future_leak(telemetry: Telemetry) -> Finding | None:
     mask that leaks, DEFault++; the test is ours). Excluded: models that are to see both sides,
     whose targets are no next tokens; outputs that differ by themselves (`evaluation_inconsistent`).
     """
-    change = _sees_ahead(telemetry)
+    change = _change(telemetry, "future_leak")
     if change is None or change <= DIFFERS:
         return None
     if _fact(telemetry, "targets_are_next_inputs") < NEARLY_ALL:
@@ -76,7 +76,7 @@ def targets_unshifted(telemetry: Telemetry) -> Finding | None:
     docs/diagnosis.md, "to add": off-by-one targets; the test is ours). Excluded: autoencoders,
     which see the whole sequence; models that shift their `labels` themselves.
     """
-    same, change = _fact(telemetry, "targets_are_inputs"), _sees_ahead(telemetry)
+    same, change = _fact(telemetry, "targets_are_inputs"), _change(telemetry, "future_leak")
     if same < NEARLY_ALL or change is None or change > DIFFERS:
         return None
     if _fact(telemetry, "targets_are_next_inputs") >= NEARLY_ALL:  # one token throughout
@@ -89,7 +89,7 @@ def targets_unshifted(telemetry: Telemetry) -> Finding | None:
     extra=True,
     needs=("eval_inconsistency",),
     tells="padding that counts in the loss",
-    explains=("plateau", "overfitting"),
+    explains=("plateau", "overfitting", "padding_seen"),
     exact=True,
 )
 def padding_counts(telemetry: Telemetry) -> Finding | None:
@@ -107,3 +107,29 @@ def padding_counts(telemetry: Telemetry) -> Finding | None:
         "the loss, or a token that means something is not trained"
     )
     return _told(telemetry, "padding_counts", says, share, "padding that is predicted on purpose")
+
+
+@rule(
+    extra=True,
+    needs=("eval_inconsistency",),
+    tells="padding that is not masked",
+    explains=("plateau", "overfitting"),
+    exact=True,
+)
+def padding_seen(telemetry: Telemetry) -> Finding | None:
+    """What the model says of a sequence depends on how much padding follows it.
+
+    Cutting the last quarter off the probe's sequences that have only padding there changes outputs
+    at real places by more than 1e-3 of the largest (section 3 of docs/diagnosis.md, "to add": a
+    wrong padding mask, DEFault++; the test is ours). Excluded: recurrent layers; convolutions over
+    vectors of zeros, which change nothing; embeddings without a `padding_idx`; models of one
+    length; outputs that differ by themselves (`evaluation_inconsistent`).
+    """
+    change = _change(telemetry, "padding_seen")
+    if change is None or change <= DIFFERS:
+        return None
+    says = (
+        "with less padding behind them, outputs at real places change by {amount:.1%} of the "
+        "largest: padding is attended to"
+    )
+    return _told(telemetry, "padding_seen", says, change, "pooling over the sequence on purpose")

@@ -47,7 +47,7 @@ class Evaluation(NamedTuple):
 
     `shares` [modules] are those of the dead units in each. `inconsistency` is the largest
     difference of two passes over one batch over the largest output, None where that was not tried;
-    `extremes` [2] are those of `logits.Sums`, `sequence` [4] are `sequences.FACTS`. `classes` is 0
+    `extremes` [2] are those of `logits.Sums`, `sequence` [5] are `sequences.FACTS`. `classes` is 0
     if it is no classification. `data` is a digest of the first batch, "" where none was made.
     """
 
@@ -91,8 +91,8 @@ def evaluate(
     """Pass the probe set through `model`, which is left as it was.
 
     Only for loss and accuracy, unless it `looks` at logits and units as well. Of the first batch it
-    makes a digest if it `tries` it, which is to call the model on it twice, and once more if it is
-    one of tokens.
+    makes a digest if it `tries` it, which is to call the model on it twice, and once or
+    twice more if it is one of tokens.
     """
     model = unwrapped(model)
     device = next(model.parameters()).device

@@ -13,22 +13,33 @@ from orchestrator.monitor import logits
 _TOKENS = "input_ids"
 """What transformers calls the tokens."""
 
-FACTS = ("targets_are_inputs", "targets_are_next_inputs", "future_leak", "padding_counts")
+FACTS = (
+    "targets_are_inputs",
+    "targets_are_next_inputs",
+    "future_leak",
+    "padding_counts",
+    "padding_seen",
+)
 """Shares of the targets that count: those equal to the input at their place, and to the input one
 place on; the largest change of an output when the last token is another, over all places before
 it, as a share of the largest output; share of the targets whose input is the token that the first
-embedding with a `padding_idx` never trains."""
+embedding with a `padding_idx` never trains; the largest change of an output whose target counts
+when the last quarter of the places is left out of sequences that have nothing but padding there.
+"""
 
 
 class Tokens(NamedTuple):
     """Tokens [batch, time] with targets [batch, time], and how to call the model on others.
 
-    `are_shifted`: the model shifts the targets itself, so those at their place are the next tokens.
+    `answer` takes other tokens, `cut` a number of places to which all that has one entry for each
+    is shortened. `are_shifted`: the model shifts the targets itself, so those at their place are
+    the next tokens.
     """
 
     values: Tensor
     targets: Tensor
     answer: Callable[[Tensor], object]
+    cut: Callable[[int], object]
     are_shifted: bool
 
 
@@ -54,13 +65,22 @@ def tokens_of(
             return model(tokens, *arguments[1:], **keywords)
         return model(**{**keywords, _TOKENS: tokens})
 
-    return Tokens(given, targets, answer, are_labels)
+    def cut(length: int) -> object:
+        def short(part: object) -> object:
+            if isinstance(part, Tensor) and part.shape[:2] == given.shape:
+                return part[:, :length]
+            return part
+
+        named = {name: short(part) for name, part in keywords.items()}
+        return model(*(short(part) for part in arguments), **named)
+
+    return Tokens(given, targets, answer, cut, are_labels)
 
 
 def look(model: nn.Module, tokens: Tokens, output: object) -> Tensor | None:
-    """The `FACTS` [4], left on the device; None if `output` has no logits for each token.
+    """The `FACTS` [5], left on the device; None if `output` has no logits for each token.
 
-    The model is called once more.
+    The model is called once more, and once more if an embedding has a `padding_idx`.
     """
     values, targets = tokens.values, tokens.targets
     before = _by_time(output, targets)
@@ -81,7 +101,27 @@ def look(model: nn.Module, tokens: Tokens, output: object) -> Tensor | None:
     change = logits.largest_change(before, last_aside)
     padding = _padding(model)
     padded = torch.zeros_like(counts) if padding is None else values == padding
-    return torch.stack([at_place, one_on, change, _share(padded, counts)])
+    # A recurrent layer that reads backwards begins with the padding, which is nobody's mistake.
+    is_recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    seen = torch.zeros_like(change)
+    if padding is not None and not is_recurrent:
+        seen = _without_padding(tokens, before, padded)
+    return torch.stack([at_place, one_on, change, _share(padded, counts), seen])
+
+
+def _without_padding(tokens: Tokens, before: Tensor, padded: Tensor) -> Tensor:
+    """How much outputs [batch, time, K] at real places change with the padding cut off []."""
+    length = padded.shape[1] - padded.shape[1] // 4
+    try:
+        after = _by_time(tokens.cut(length), tokens.targets[:, :length])
+    except Exception:  # a model of one length only
+        after = None
+    if after is None:
+        return torch.zeros((), device=before.device)
+    counts = (tokens.targets != logits.IGNORED) & ~padded
+    is_real = counts[:, :length] & padded[:, length:].all(1, keepdim=True)
+    before = before[:, :length]
+    return logits.largest_change(before, torch.where(is_real[..., None], after, before))
 
 
 def _by_time(output: object, targets: Tensor) -> Tensor | None:

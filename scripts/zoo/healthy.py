@@ -163,6 +163,14 @@ MORE_HEALTHY = (
         data=tokens(shifted=False),
     ),
     row(
+        "tokens: an autoencoder that masks padding",
+        "tokens",
+        "",
+        model=partial(models.Tokens, causal=False, padding=models.LEVELS, masked=True),
+        optimizer=adam(3e-3),
+        data=tokens(shifted=False, padded=True),
+    ),
+    row(
         "convolution: batch norm, batch of 2",
         "convolution",
         "",

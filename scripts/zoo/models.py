@@ -138,9 +138,11 @@ class Tokens(nn.Module):
         causal: bool = True,
         tied: bool = True,
         padding: int | None = None,
+        masked: bool = False,
     ) -> None:
+        """`masked`: padding is no key of the attention."""
         super().__init__()
-        self.causal = causal
+        self.causal, self.masked = causal, masked
         self.embed = nn.Embedding(tokens, width, padding_idx=padding)
         self.place = nn.Parameter(0.1 * torch.randn(INPUTS, width))
         self.mix = nn.Linear(width, 3 * width)
@@ -154,7 +156,10 @@ class Tokens(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         hidden = self.embed(tokens) + self.place[: tokens.shape[1]]
         parts = self.mix(hidden).chunk(3, -1)
-        hidden = hidden + F.scaled_dot_product_attention(*parts, is_causal=self.causal)
+        keys = (tokens != self.embed.padding_idx)[:, None] if self.masked else None
+        hidden = hidden + F.scaled_dot_product_attention(
+            *parts, attn_mask=keys, is_causal=self.causal
+        )
         return self.head(self.norm(hidden + self.feed(hidden))).mT
 
 

@@ -240,6 +240,13 @@ MORE_FAULTS = (
         data=tokens(),
     ),
     row(
+        "tokens: padding that is not masked",
+        "tokens",
+        "padding_seen",
+        model=partial(models.Tokens, causal=False, padding=models.LEVELS),
+        data=tokens(shifted=False, padded=True),
+    ),
+    row(
         "tokens: a tied head that came apart",
         "tokens",
         "untied_weights",

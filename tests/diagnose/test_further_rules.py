@@ -143,7 +143,7 @@ SAME = {"targets_are_next_inputs": 0.1, "targets_are_inputs": 1.0}
 
 def token_rules(facts, inconsistency=0.0):
     telemetry = plus(draw(), facts, eval_inconsistency=inconsistency)
-    rules = ("future_leak", "targets_unshifted", "padding_counts")
+    rules = ("future_leak", "targets_unshifted", "padding_counts", "padding_seen")
     return {name for name in rules if fired(name, telemetry)}
 
 
@@ -165,6 +165,12 @@ def test_padding_counts_from_a_twentieth_on():
     assert token_rules(NEXT | {"padding_counts": 0.3}) == {"padding_counts"}
     assert token_rules(NEXT | {"padding_counts": 0.02}) == set()  # a token that starts each
     assert token_rules({}) == set()  # no tokens
+
+
+def test_padding_that_is_attended_to_is_told():
+    assert token_rules(SAME | {"future_leak": 0.2, "padding_seen": 0.02}) == {"padding_seen"}
+    assert token_rules({"padding_seen": 1e-5}) == set()
+    assert token_rules({"padding_seen": 0.02}, inconsistency=0.3) == set()
 
 
 def test_a_head_that_only_began_as_its_embedding_is_told():

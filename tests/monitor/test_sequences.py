@@ -74,7 +74,20 @@ def by_hand(model, inputs, targets, padding):
         / len(early),
         "future_leak": change,
         "padding_counts": sum(bool(inputs[k] == padding) for k in counted) / len(counted),
+        "padding_seen": float(unpadded(model, inputs, counted, padding) / largest),
     }
+
+
+def unpadded(model, inputs, counted, padding):
+    """Largest change of the logits at real places with the last quarter's padding cut off."""
+    change, length = torch.zeros(()), inputs.shape[1] - inputs.shape[1] // 4
+    for i in {i for i, _ in counted}:
+        if padding is not None and all(token == padding for token in inputs[i, length:]):
+            answer, shorter = model(inputs[i : i + 1])[0], model(inputs[i : i + 1, :length])[0]
+            for t in range(length):
+                if (i, t) in counted and inputs[i, t] != padding:
+                    change = max(change, (answer[t] - shorter[t]).detach().abs().max())
+    return change
 
 
 @pytest.mark.parametrize("classes_second", [False, True])
@@ -92,6 +105,56 @@ def test_facts_are_those_of_every_single_target(tmp_path, sees_ahead, padding, c
     assert (found["future_leak"] > 0.01) is sees_ahead
     assert found["targets_are_next_inputs"] == 1
     assert (found["padding_counts"] > 0) is (padding is not None)
+    assert (found["padding_seen"] > 0.01) is (sees_ahead and padding == PAD)
+
+
+class Masked(Model):
+    """Padding is told by a mask of its own, or by the tokens, and left out of the mean."""
+
+    def forward(self, input_ids, attention_mask=None, labels=None):
+        keys = (input_ids != PAD if attention_mask is None else attention_mask).float()
+        hidden = self.embed(input_ids)
+        pooled = (keys[..., None] * hidden).sum(1, keepdim=True) / keys.sum(1)[:, None, None]
+        output = self.head(hidden + pooled)
+        loss = F.cross_entropy(output.reshape(-1, SIZE), input_ids.reshape(-1))
+        return output if labels is None else {"loss": loss, "logits": output}
+
+
+@pytest.mark.parametrize("given", ["tokens", "a mask", "a wrong mask"])
+def test_padding_that_is_masked_is_not_seen(tmp_path, given):
+    tokens = drawn(padded=True)
+    labels = torch.where(tokens == PAD, IGNORED, tokens)
+    batch = {"input_ids": tokens, "labels": labels}
+    if given != "tokens":
+        batch["attention_mask"] = tokens != (PAD if given == "a mask" else PAD + 1)
+    found = header(Masked(padding=PAD), tmp_path, batch)
+    assert (found["padding_seen"] > 0.01) is (given == "a wrong mask")
+
+
+class OneLength(Model):
+    """For ten places only."""
+
+    def forward(self, tokens):
+        return super().forward(tokens.reshape(-1, 10))
+
+
+class Reader(Model):
+    """Reads backwards, and so begins with the padding."""
+
+    def __init__(self):
+        super().__init__(padding=PAD)
+        self.read = nn.GRU(6, 6, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(12, SIZE)
+
+    def forward(self, tokens):
+        return self.out(self.read(self.embed(tokens))[0])
+
+
+@pytest.mark.parametrize("make", [lambda: OneLength(sees_ahead=True, padding=PAD), Reader])
+def test_where_it_cannot_be_told_padding_counts_as_unseen(tmp_path, make):
+    found = header(make(), tmp_path, drawn(padded=True), drawn(padded=True), loss=loss)
+    assert found["padding_seen"] == 0
+    assert "probe_stopped" not in found
 
 
 def test_a_model_that_shifts_its_labels_predicts_the_next_token(tmp_path):
