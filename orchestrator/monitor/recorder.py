@@ -114,7 +114,10 @@ class Recorder:
         self._ear = None if self._is_sharded else listener(model, monitoring, self._buffer.facts)
         recordings.add(self)  # a trial's host closes it when the program is through
         if self._is_sharded:
-            _log.warning("the model is sharded: norms of gradients and layers are not recorded")
+            _log.warning(
+                "the model is sharded: layers are not recorded, and the norm of the gradients only "
+                "by monitor.clip_grad_norm_"
+            )
 
     @_guarded
     def log(self, name: str, value: Value, step: int | None) -> None:
@@ -171,7 +174,8 @@ class Recorder:
         infinite if nothing is clipped, and None if nobody knows how they are.
         """
         self._begin()
-        if not self._sees_gradients:
+        is_whole = norm is not None and not hasattr(norm, "full_tensor")
+        if not (self._sees_gradients or (self._sees_norms and is_whole)):
             return
         if each is not None:
             for probe in self._probes.values():

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 
 from orchestrator.errors import OrchestratorError
 from orchestrator.monitor import checks, facts
-from orchestrator.monitor.clip import total_norm
+from orchestrator.monitor.clip import over_shards, total_norm
 from orchestrator.monitor.evaluation import Loss, batches
 from orchestrator.monitor.intake import MicroBatch
 from orchestrator.monitor.recorder import Recorder, open_recorders
@@ -143,10 +143,11 @@ class Monitor:
         limit = checks.max_norm(max_norm)
         parameters = list(self._model.parameters())
         norm, each = total_norm([p.grad for p in parameters if p.grad is not None])
+        whole = over_shards(norm)  # on each rank, though one records
         if self._recorder is not None:
             if each is None:
                 self._recorder.see_gradients()
-            self._recorder.see_clip(norm, limit, each)
+            self._recorder.see_clip(whole, limit, each)
         if limit < math.inf:
             nn.utils.clip_grads_with_norm_(parameters, limit, norm)
         return norm

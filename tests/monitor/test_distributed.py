@@ -8,6 +8,8 @@ import pytest
 import torch
 from plain_record import batches, mlp
 from torch import distributed, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from orchestrator import watch
@@ -46,7 +48,8 @@ def fit(model, folder, steps, *, micro=1):
                 loss = nn.functional.cross_entropy(model(x), y)
                 (loss / micro).backward()
             monitor.log(train_loss=loss)
-        norms.append(float(monitor.clip_grad_norm_(LIMIT)))
+        norm = monitor.clip_grad_norm_(LIMIT)
+        norms.append(float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm))
         optimizer.step()
         monitor.log(val_loss=0.5)
     monitor.close()
@@ -68,6 +71,13 @@ def work(rank, folder):
         norms = fit(wrapped, folder / name, halves(batches(STEPS, micro), rank), micro=micro)
         weights = [p.tolist() for p in model.parameters()]
         (folder / f"{name}-{rank}.json").write_text(json.dumps([norms, weights]))
+    torch.manual_seed(0)
+    model = mlp()
+    for module in (*(m for m in model if isinstance(m, nn.Linear)), model):
+        fully_shard(module, mesh=init_device_mesh("cpu", (2,)))
+    norms = fit(model, folder / "sharded", halves(batches(STEPS), rank))
+    weights = [p.full_tensor().tolist() for p in model.parameters()]
+    (folder / f"sharded-{rank}.json").write_text(json.dumps([norms, weights]))
     distributed.destroy_process_group()
 
 
@@ -108,3 +118,17 @@ def test_one_of_two_processes_records_what_both_do(tmp_path, trained, name):
         if series.startswith("activation_"):  # of its half
             continue
         assert telemetry[series].values == pytest.approx(alone[series].values, rel=1e-3, abs=1e-6)
+
+
+def test_of_shards_the_norm_over_all_is_recorded_where_it_is_clipped(tmp_path, trained):
+    (ours, theirs) = (json.loads((trained / f"sharded-{rank}.json").read_text()) for rank in (0, 1))
+    assert ours == theirs
+    torch.manual_seed(0)
+    fit(mlp(), tmp_path, batches(STEPS))
+    telemetry, alone = read(trained / "sharded"), read(tmp_path)
+    for name in ("grad_norm", "clip_coefficient", "max_norm", "lr", "nonfinite"):
+        assert telemetry[name].steps.tolist() == alone[name].steps.tolist()
+        assert telemetry[name].values == pytest.approx(alone[name].values, rel=1e-3, abs=1e-6)
+    assert telemetry["grad_norm"].values == pytest.approx(ours[0])
+    assert telemetry.header["grad_norm_seen"] == "unclipped"
+    assert not telemetry.layers("update_ratio")
