@@ -249,6 +249,7 @@ LOUD = {  # what the table of scripts/bench_logs.py publishes as alarms
     "validation harder from the start",
     "noisy evaluations",
     "1 % outlying batches",
+    "losses of a few samples each",
 }
 
 
